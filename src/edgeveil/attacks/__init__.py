@@ -1,0 +1,1 @@
+"""From answers to guesses: one file per attack, none of which can see the graph."""

@@ -1,0 +1,1 @@
+"""Secret and currency become a release: one file per defence."""

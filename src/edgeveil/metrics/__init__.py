@@ -1,0 +1,1 @@
+"""Guesses and truth become numbers."""

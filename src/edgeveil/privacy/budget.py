@@ -1,0 +1,104 @@
+"""Spending epsilon: exact rational bookkeeping with sequential and parallel composition.
+
+Charges on the same edges add up (sequential composition). Charges on edge sets that are disjoint by construction,
+such as a training graph and a different inference graph, do not: the total is the largest sum over any one edge set
+(parallel composition, LinkTeller Lemma 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from edgeveil.errors import BudgetExceeded, InputError
+
+__all__ = ["Budget", "Charge", "check_epsilon", "directed_to_undirected", "exact", "undirected_to_directed"]
+
+
+class Charge(NamedTuple):
+    """One query on private edges and what it cost."""
+
+    what: str
+    epsilon: Fraction
+    on: str = "graph"
+
+
+def check_epsilon(epsilon: float | Fraction | None, *, infinite: bool = False) -> float:
+    """A positive, finite epsilon as float; `infinite=True` also admits inf (no noise, no guarantee)."""
+    if epsilon is None:
+        raise InputError("this defence needs an epsilon > 0 (for example epsilon=4.0)")
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float, Fraction)):
+        raise InputError(f"epsilon must be a number > 0, got {epsilon!r}")
+    value = float(epsilon)
+    if math.isnan(value) or value <= 0 or (math.isinf(value) and not infinite):
+        raise InputError(f"epsilon must be a finite number > 0, got {epsilon!r}; try a value between 0.1 and 10")
+    return value
+
+
+def exact(epsilon: float | Fraction | int) -> Fraction:
+    """The decimal a person typed, as a rational: 0.1 becomes 1/10, not the nearest binary fraction."""
+    return epsilon if isinstance(epsilon, Fraction) else Fraction(str(epsilon))
+
+
+def directed_to_undirected(epsilon: float) -> float:
+    """Cost of one undirected edge under a mechanism stated per directed entry: the edge fills two entries."""
+    return 2 * epsilon
+
+
+def undirected_to_directed(epsilon: float) -> float:
+    """Per-entry epsilon that costs `epsilon` for one undirected edge."""
+    return epsilon / 2
+
+
+@dataclass
+class Budget:
+    """A cap on epsilon and the charges made against it."""
+
+    cap: Fraction
+
+    def __init__(self, epsilon: float | Fraction) -> None:
+        self.cap = exact(epsilon) if not isinstance(epsilon, float) or math.isfinite(epsilon) else Fraction(-1)
+        self.unlimited = isinstance(epsilon, float) and math.isinf(epsilon)
+        if not self.unlimited:
+            check_epsilon(epsilon)
+        self._charges: list[Charge] = []
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Every charge so far, in order."""
+        return tuple(self._charges)
+
+    def spent_on(self, on: str) -> Fraction:
+        """Sum of the charges on one edge set."""
+        return sum((c.epsilon for c in self._charges if c.on == on), Fraction(0))
+
+    @property
+    def spent(self) -> Fraction:
+        """Total cost for any one edge: the largest sum over the disjoint edge sets."""
+        return max((self.spent_on(on) for on in {c.on for c in self._charges}), default=Fraction(0))
+
+    @property
+    def remaining(self) -> Fraction:
+        """What may still be spent on an edge set that has paid the most so far."""
+        return self.cap - self.spent
+
+    def spend(self, epsilon: float | Fraction, what: str, on: str = "graph") -> Fraction:
+        """Charge a query before it runs; raises `BudgetExceeded` and charges nothing when the cap would break."""
+        if self.unlimited:
+            return Fraction(0)
+        check_epsilon(epsilon)
+        amount = exact(epsilon)
+        spent = self.spent_on(on)
+        if spent + amount > self.cap:
+            raise BudgetExceeded(self.cap, spent, amount, what)
+        self._charges.append(Charge(what, amount, on))
+        return amount
+
+    def share(self, *weights: int | Fraction) -> tuple[Fraction, ...]:
+        """The cap cut in exact proportion; the parts sum to the cap to the last digit."""
+        total = sum(Fraction(w) for w in weights)
+        if total <= 0 or any(w <= 0 for w in weights):
+            raise InputError(f"budget shares must be positive, got {weights}")
+        return tuple(self.cap * Fraction(w) / total for w in weights)

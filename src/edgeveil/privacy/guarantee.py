@@ -1,0 +1,94 @@
+"""What a release promises about one edge, in numbers for programs and in a paragraph for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from edgeveil.errors import InputError
+from edgeveil.privacy.budget import Charge
+
+__all__ = ["ONE_EDGE", "SECURE", "SEEDED", "Guarantee", "Status"]
+
+Status = Literal["sound", "refuted", "none"]
+ONE_EDGE = "one undirected edge"
+SEEDED = "seeded: reproducible, not private"
+SECURE = "operating-system entropy"
+EDGE_NEIGHBOURS = "graphs on the same nodes, features and labels that differ in one undirected edge"
+NOT_PROTECTED = ("node features", "node labels", "the set of nodes", "the number of nodes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """`epsilon` is a number only when `status` is ``sound``; a claim that fails keeps it as `claimed_epsilon`."""
+
+    status: Status
+    claimed_epsilon: float | None = None
+    delta: float = 0.0
+    unit: str = ONE_EDGE
+    neighbouring: str = EDGE_NEIGHBOURS
+    not_protected: tuple[str, ...] = NOT_PROTECTED
+    charges: tuple[Charge, ...] = ()
+    composition: str = ""
+    randomness: str = "no noise"
+    reason: str = ""
+    reference: str = ""
+    also: tuple[Guarantee, ...] = ()  # promises in other units, e.g. epsilon of one node's features
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.status == "sound" and self.claimed_epsilon is None:
+            raise InputError("a sound guarantee must state its epsilon")
+
+    @property
+    def epsilon(self) -> float | None:
+        """The epsilon one may rely on: None unless the guarantee is sound."""
+        return self.claimed_epsilon if self.status == "sound" else None
+
+    def statement(self) -> str:
+        """One paragraph for people; every command and report prints it."""
+        parts = [self._claim()]
+        if self.charges:
+            spent = "; ".join(f"{c.what} ({c.on}): {float(c.epsilon):g}" for c in self.charges)
+            parts.append(f"Epsilon was spent on: {spent}.")
+        if self.composition:
+            parts.append(f"Composition: {self.composition}.")
+        if self.status == "sound":
+            parts.append(f"Not protected: {', '.join(self.not_protected)}.")
+            parts.append(f"Randomness: {self.randomness}.")
+        parts += [f"{note.rstrip('.')}." for note in self.notes]
+        parts += [other.statement() for other in self.also]
+        if self.reference:
+            parts.append(f"Reference: {self.reference}.")
+        return " ".join(parts)
+
+    def _claim(self) -> str:
+        reason = f" {self.reason.rstrip('.')}." if self.reason else ""
+        if self.status == "none":
+            return f"No privacy guarantee for {self.unit}.{reason}"
+        if self.status == "refuted":
+            claim = "" if self.claimed_epsilon is None else f" of epsilon {self.claimed_epsilon:g}"
+            return f"No privacy guarantee for {self.unit}: the published claim{claim} is refuted.{reason}"
+        dp = f"{self.claimed_epsilon:g}-differential privacy"
+        if self.delta:
+            dp = f"({self.claimed_epsilon:g}, {self.delta:g})-differential privacy"
+        return f"{dp.capitalize()} for {self.unit} (neighbouring inputs: {self.neighbouring}).{reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for manifests and APIs; `from_json` reads it back."""
+        data = asdict(self)
+        data["charges"] = [{"what": c.what, "epsilon": str(c.epsilon), "on": c.on} for c in self.charges]
+        data["also"] = [other.to_json() for other in self.also]
+        return data | {"epsilon": self.epsilon, "statement": self.statement()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Guarantee:
+        """Inverse of `to_json`; derived entries are ignored."""
+        fields = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
+        fields["charges"] = tuple(Charge(c["what"], Fraction(c["epsilon"]), c["on"]) for c in data.get("charges", ()))
+        fields["also"] = tuple(cls.from_json(other) for other in data.get("also", ()))
+        for key in ("not_protected", "notes"):
+            fields[key] = tuple(data.get(key, ()))
+        return cls(**fields)

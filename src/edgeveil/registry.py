@@ -1,0 +1,117 @@
+"""Named families of methods: register by decorator, look up by name, extend by entry point.
+
+A family knows the package whose modules define its members and imports them on the first look-up,
+so that writing one file there (or declaring an entry point elsewhere) is all it takes to add a method.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from edgeveil.errors import InputError, UnknownNameError
+
+__all__ = ["Entry", "Registry", "canonical"]
+
+T = TypeVar("T")
+
+
+def canonical(name: str) -> str:
+    """The one spelling of a name: lower case, dashes for underscores."""
+    return name.strip().lower().replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One registered name: the class behind it and the parameters the name itself fixes."""
+
+    name: str
+    cls: type[T]
+    preset: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Registry(Generic[T]):
+    """The members of one family (attacks, defences, models ...)."""
+
+    def __init__(self, kind: str, package: str, group: str | None = None) -> None:
+        self.kind = kind
+        self._package = package
+        self._group = group
+        self._entries: dict[str, Entry[T]] = {}
+        self._loaded = False
+
+    def register(self, name: str, presets: Mapping[str, Mapping[str, Any]] | None = None) -> Callable[[type[T]], type[T]]:
+        """Class decorator. `presets` are further names that fix some parameters (``gp-t`` of ``graphprivatizer``)."""
+
+        def wrap(cls: type[T]) -> type[T]:
+            self._add(Entry(canonical(name), cls))
+            for alias, fixed in (presets or {}).items():
+                self._add(Entry(canonical(alias), cls, dict(fixed)))
+            return cls
+
+        return wrap
+
+    def _add(self, entry: Entry[T]) -> None:
+        old = self._entries.get(entry.name)
+        if old is not None and old.cls.__qualname__ != entry.cls.__qualname__:
+            raise InputError(
+                f"{self.kind} {entry.name!r} is already registered by {old.cls.__module__}; choose another name"
+            )
+        self._entries[entry.name] = entry
+
+    def load(self) -> None:
+        """Import every module of the family's package and every entry point, once."""
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__):
+            if not module.name.startswith("_"):
+                importlib.import_module(f"{self._package}.{module.name}")
+        if self._group:
+            for point in entry_points(group=self._group):
+                point.load()
+
+    def entry(self, name: str) -> Entry[T]:
+        """The entry behind a name; raises `UnknownNameError` with the nearest names."""
+        key = canonical(name)
+        if key not in self._entries:
+            self.load()
+        if key not in self._entries:
+            raise UnknownNameError(self.kind, name, self._entries)
+        return self._entries[key]
+
+    def get(self, name: str) -> type[T]:
+        """The class behind a name."""
+        return self.entry(name).cls
+
+    def create(self, name: str, **params: Any) -> T:
+        """Build the method behind a name; parameters that the name fixes may not be given again."""
+        entry = self.entry(name)
+        for key in entry.preset.keys() & params.keys():
+            if params[key] != entry.preset[key]:
+                raise InputError(
+                    f"{self.kind} {name!r} already fixes {key}={entry.preset[key]!r}; drop the parameter {key!r}"
+                )
+        known = [f for f in getattr(entry.cls, "__dataclass_fields__", {})]
+        for key in params:
+            if known and key not in known:
+                raise UnknownNameError(f"parameter of {self.kind} {entry.name!r}", key, known)
+        return entry.cls(**{**params, **entry.preset})
+
+    def names(self) -> list[str]:
+        """All registered names, sorted."""
+        self.load()
+        return sorted(self._entries)
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        self.load()
+        return iter([self._entries[name] for name in sorted(self._entries)])
+
+    def __contains__(self, name: str) -> bool:
+        self.load()
+        return canonical(name) in self._entries

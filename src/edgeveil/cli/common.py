@@ -1,0 +1,151 @@
+"""What every command shares: how a graph is named, how lists are written, how rows and errors come out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgeveil.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from edgeveil.graph.graph import Graph
+
+__all__ = [
+    "DataRoot",
+    "Edges",
+    "Features",
+    "GraphName",
+    "Json",
+    "Labels",
+    "SeedOption",
+    "SplitName",
+    "SplitSeed",
+    "console",
+    "load_graph",
+    "numbers",
+    "say",
+    "words",
+    "write_json_lines",
+]
+
+GraphName = Annotated[
+    str | None, typer.Argument(metavar="GRAPH", help="Dataset name, a folder or file in graph.npz format, or own files below.")
+]
+Edges = Annotated[Path | None, typer.Option(help="Own edge list: csv, tsv or parquet, any node ids.")]
+Features = Annotated[Path | None, typer.Option(help="Own features: npz, npy, csv or parquet.")]
+Labels = Annotated[Path | None, typer.Option(help="Own labels: csv with node id and class.")]
+DataRoot = Annotated[Path | None, typer.Option(help="Folder with <name>/graph.npz files, searched first.")]
+SplitName = Annotated[str | None, typer.Option(help="public, 50:25:25, 20-per-class, 64:16:20, 0..9 ...; default: the dataset's own.")]
+SplitSeed = Annotated[int, typer.Option(help="Seed of a drawn split.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random; the noise is then reproducible, not private.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the rows as JSON Lines to this file.")]
+
+
+def console() -> Console:
+    """Rich console on standard output; plain lines when it is not a terminal."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def say(message: str) -> None:
+    """A remark for people, on standard error, so that standard output stays data."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def words(text: str) -> list[str]:
+    """``"a,b"`` as a list; empty parts are dropped."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise UsageError(f"expected a comma-separated list, got {text!r}")
+    return parts
+
+
+def numbers(text: str) -> list[float]:
+    """``"1,2,4"`` as numbers; ``inf`` is allowed, NaN is not."""
+    values = []
+    for part in words(text):
+        try:
+            value = float(part)
+        except ValueError as error:
+            raise UsageError(f"{part!r} is not a number; write a list such as 1,2,4,8") from error
+        if math.isnan(value):
+            raise UsageError("NaN is not a usable number; write a list such as 1,2,4,8")
+        values.append(value)
+    return values
+
+
+def load_graph(
+    name: str | None,
+    *,
+    edges: Path | None = None,
+    features: Path | None = None,
+    labels: Path | None = None,
+    split: str | None = None,
+    split_seed: int = 0,
+    data_root: Path | None = None,
+    default: str | None = None,
+) -> Graph:
+    """The graph a command line means: own files, a graph.npz, or a dataset by name."""
+    if edges is not None:
+        if name is not None:
+            raise UsageError(f"give either the graph {name!r} or --edges, not both")
+        from edgeveil.graph.tables import read_graph
+
+        graph = read_graph(edges=edges, features=features, labels=labels)
+        return graph if split is None else _resplit(graph, split, split_seed)
+    if features is not None or labels is not None:
+        raise UsageError("--features and --labels go with --edges; a named dataset brings its own")
+    name = name or default
+    if name is None:
+        raise UsageError("which graph? name a dataset (edgeveil data list), a graph.npz, or pass --edges")
+    path = Path(name)
+    if path.suffix == ".npz" or (path / "graph.npz").is_file():
+        from edgeveil.graph.npz import read_npz
+
+        graph = read_npz(path if path.suffix == ".npz" else path / "graph.npz")
+        return graph if split is None else _resplit(graph, split, split_seed)
+    from edgeveil.graph.datasets import load
+
+    return load(name, split=split, split_seed=split_seed, data_root=data_root)
+
+
+def _resplit(graph: Graph, split: str, seed: int) -> Graph:
+    from edgeveil.graph.splits import apply_split
+
+    return apply_split(graph, split, seed)
+
+
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as JSON Lines in one atomic step; NaN and infinity become null."""
+    temporary = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(_plain(row), ensure_ascii=False) + "\n" for row in rows)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}; free some space or choose another file") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

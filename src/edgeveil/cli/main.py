@@ -1,0 +1,58 @@
+"""``edgeveil``: finds the commands in this package and turns errors into one clear sentence."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from typing import Annotated
+
+import typer
+
+import edgeveil.cli
+from edgeveil.errors import EdgeveilError, InputError
+
+__all__ = ["build_app", "main"]
+
+
+def _version(show: bool) -> None:
+    if show:
+        from edgeveil import __version__
+
+        typer.echo(f"edgeveil {__version__}")
+        raise typer.Exit
+
+
+def build_app() -> typer.Typer:
+    """The command tree: every module of this package that has a `register` function."""
+    app = typer.Typer(
+        name="edgeveil",
+        help="Which edges of a private graph does a GNN give away, and how do you stop it?",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+
+    @app.callback()
+    def root(
+        version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    ) -> None:
+        pass
+
+    for module in sorted(pkgutil.iter_modules(edgeveil.cli.__path__), key=lambda m: m.name):
+        register = getattr(importlib.import_module(f"edgeveil.cli.{module.name}"), "register", None)
+        if register is not None:
+            register(app)
+    return app
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 done, 1 failed, 2 bad usage or input."""
+    try:
+        build_app()()
+    except EdgeveilError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, InputError) else 1)
+    except KeyboardInterrupt:
+        print("interrupted: finished work is kept; run the same command again to go on", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,6 @@
+"""``python -m edgeveil``."""
+
+from edgeveil.cli.main import main
+
+if __name__ == "__main__":
+    main()

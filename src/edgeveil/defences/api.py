@@ -1,0 +1,75 @@
+"""`defend`: one call from a private graph to a release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from edgeveil.defences.base import DEFENCES, Defence
+from edgeveil.defences.job import make_job
+from edgeveil.errors import InputError
+from edgeveil.graph.graph import Graph
+from edgeveil.models.presets import Preset, preset
+from edgeveil.models.spec import ModelSpec
+from edgeveil.models.train import TrainSpec
+from edgeveil.privacy.budget import check_epsilon
+from edgeveil.release.release import Release
+from edgeveil.seeds import check_seed
+
+__all__ = ["defend", "make_defence"]
+
+
+def make_defence(name: str, epsilon: float | None = None, **params: Any) -> Defence:
+    """The defence behind a name; checks that an epsilon is given exactly where one belongs."""
+    fields = DEFENCES.get(name).__dataclass_fields__  # type: ignore[attr-defined]
+    if "epsilon" not in fields:
+        if epsilon is not None:
+            raise InputError(f"{name!r} takes no epsilon; drop it")
+        return DEFENCES.create(name, **params)
+    entry = DEFENCES.entry(name)
+    if "epsilon" in entry.preset:
+        return DEFENCES.create(name, **params)
+    return DEFENCES.create(name, epsilon=check_epsilon(epsilon, infinite=True), **params)
+
+
+def defend(
+    graph: Graph,
+    defence: str | Defence = "none",
+    *,
+    epsilon: float | None = None,
+    model: str | ModelSpec = "gcn",
+    seed: int | None = None,
+    inference_graph: Graph | None = None,
+    setting: str | None = None,
+    preset: str = "default",
+    train: TrainSpec | None = None,
+    scaling: str | None = None,
+    progress: Callable[..., None] | None = None,
+    **params: Any,
+) -> Release:
+    """Train under a defence and return what may be published.
+
+    Without `seed` the noise comes from the operating system; with one it is reproducible and not private.
+    `preset` names the paper whose hyper-parameters to use for this dataset and model; `model`, `train` and
+    `scaling` override its parts. Further keywords are the defence's own parameters.
+    """
+    if seed is not None:
+        check_seed(seed)
+    chosen = defence if isinstance(defence, Defence) else make_defence(defence, epsilon, **params)
+    base = _preset(preset, graph, model)
+    job = make_job(
+        graph,
+        inference_graph,
+        setting,
+        model=model if isinstance(model, ModelSpec) else base.model,
+        train=train or base.train,
+        scaling=scaling or base.scaling,
+        seed=seed,
+        progress=progress,
+    )
+    return chosen.release(job)
+
+
+def _preset(paper: str, graph: Graph, model: str | ModelSpec) -> Preset:
+    name = model.name if isinstance(model, ModelSpec) else model
+    return preset(paper, graph.name, name)

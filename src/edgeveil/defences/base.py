@@ -1,0 +1,157 @@
+"""The interface of a defence, its registry, and what defences that train a GNN on some graph have in common."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import scipy.sparse as sp
+
+from edgeveil.defences.job import Job, cut
+from edgeveil.graph.graph import Graph
+from edgeveil.models.spec import ModelSpec, build
+from edgeveil.models.train import fit
+from edgeveil.privacy.budget import Budget
+from edgeveil.privacy.guarantee import ONE_EDGE, Guarantee, Status
+from edgeveil.registry import Registry
+from edgeveil.release.predictors import GraphPredictor, Predictor
+from edgeveil.release.release import Release
+
+if TYPE_CHECKING:
+    from edgeveil.graph.features import FeatureMatrix
+
+__all__ = ["DEFENCES", "Defence", "EdgeMechanism", "make_release", "train_gnn"]
+
+TUNING_NOTE = "Choosing hyper-parameters on the private graph is not covered by this epsilon"
+
+
+class Defence(ABC):
+    """Turns a job into a release. Concrete defences are frozen dataclasses: fields are the parameters."""
+
+    unit: ClassVar[str] = ONE_EDGE
+    status: ClassVar[Status]
+    reference: ClassVar[str]
+    needs: ClassVar[frozenset[str]] = frozenset({"features", "labels"})
+
+    @abstractmethod
+    def release(self, job: Job) -> Release:
+        """Train under this defence and return what may be published."""
+
+
+DEFENCES: Registry[Defence] = Registry("defence", "edgeveil.defences", "edgeveil.defences")
+
+
+class EdgeMechanism(Defence):
+    """A defence that perturbs the graph once and trains any GNN on the result (LinkTeller Alg. 2)."""
+
+    @abstractmethod
+    def perturb(self, graph: Graph, seed: int | None = None) -> Graph:
+        """The noisy graph; operating-system entropy unless seeded."""
+
+    @abstractmethod
+    def mechanism_guarantee(self, seed: int | None = None) -> Guarantee:
+        """What one perturbation promises."""
+
+    def release(self, job: Job) -> Release:
+        """Perturb each private graph once; the evolving setting perturbs the whole graph and cuts the training part."""
+        claim = self.mechanism_guarantee(job.seed)
+        epsilon = claim.claimed_epsilon
+        assert epsilon is not None
+        budget = Budget(epsilon)
+        what = f"{type(self).__name__} perturbation"
+        if job.setting == "inductive-different":
+            budget.spend(epsilon, what, on="training graph")
+            budget.spend(epsilon, what, on="inference graph")
+            noisy_train = self.perturb(job.graph, seed=job.noise_seed("training graph"))
+            noisy = self.perturb(job.inference, seed=job.noise_seed("inference graph"))
+            composition = "parallel over the disjoint training and inference graphs (LinkTeller Lemma 1)"
+        else:
+            budget.spend(epsilon, what, on="graph")
+            noisy = self.perturb(job.inference, seed=job.noise_seed("graph"))
+            noisy_train = cut(noisy, job.train_mask) if job.setting == "inductive-evolving" else noisy
+            composition = "the graph is perturbed once; training and every answer are post-processing"
+        claim = replace(
+            claim, charges=budget.charges, composition=composition, randomness=job.randomness,
+            notes=(*claim.notes, TUNING_NOTE),
+        )  # fmt: skip
+        return train_gnn(self, job, noisy_train.adjacency, noisy.adjacency, claim)
+
+
+def train_gnn(
+    defence: Defence,
+    job: Job,
+    train_adjacency: sp.csr_matrix,
+    adjacency: sp.csr_matrix,
+    guarantee: Guarantee,
+    *,
+    contains_private_graph: bool = False,
+) -> Release:
+    """Train the job's model on one adjacency and wrap it so that it answers on another."""
+    started = time.perf_counter()
+    model = fit_model(job, job.model, job.train_features, train_adjacency)
+    predictor = GraphPredictor(job.model, model, adjacency)
+    return make_release(
+        defence, job, predictor, guarantee, seconds=time.perf_counter() - started,
+        contains_private_graph=contains_private_graph,
+    )  # fmt: skip
+
+
+def fit_model(job: Job, spec: ModelSpec, x: FeatureMatrix, adjacency: sp.csr_matrix | None) -> Any:
+    """Build and train one model on the job's labels and masks."""
+    graph = job.graph
+    model = build(spec, x.shape[1], graph.num_classes, seed=job.model_seed(spec.name))
+    structure = None if adjacency is None else model.prepare(adjacency)
+    fit(
+        model, x, structure, graph.y, job.train_mask, job.val_mask, job.train,
+        seed=job.model_seed("training"), multilabel=graph.multilabel, progress=job.progress,
+    )  # fmt: skip
+    return model
+
+
+def make_release(
+    defence: Defence,
+    job: Job,
+    predictor: Predictor,
+    guarantee: Guarantee,
+    *,
+    seconds: float,
+    contains_private_graph: bool = False,
+    matrix: FeatureMatrix | None = None,
+    notes: tuple[str, ...] = (),
+) -> Release:
+    """Fill in everything about a release that follows from the defence and the job."""
+    params = asdict(defence)  # type: ignore[call-overload]
+    spec: ModelSpec = getattr(predictor, "spec", job.model)
+    return Release(
+        defence=registered_name(defence),
+        guarantee=guarantee,
+        predictor=predictor,
+        matrix=job.inference_features if matrix is None else matrix,
+        params=params,
+        model=spec.name,
+        layers=spec.layers,
+        variant=params.get("variant", "correct"),
+        setting=job.setting,
+        dataset=job.inference.name,
+        is_twin=job.inference.is_twin,
+        multilabel=job.graph.multilabel,
+        contains_private_graph=contains_private_graph,
+        seconds_train=seconds,
+        notes=(*job.notes, *notes),
+        evaluation=job.inference,
+    )
+
+
+def registered_name(defence: Defence) -> str:
+    """The registered name that describes an instance best: a preset that it matches, else its class's name."""
+    plain = ""
+    for entry in DEFENCES:
+        if type(defence) is not entry.cls:
+            continue
+        if not entry.preset:
+            plain = entry.name
+        elif all(getattr(defence, key) == value for key, value in entry.preset.items()):
+            return entry.name
+    return plain or type(defence).__name__.lower()

@@ -1,0 +1,177 @@
+"""What a defence is asked to do: train on this graph, answer for that one, with these settings and this seed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.errors import InputError
+from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.graph import Graph
+from edgeveil.models.spec import ModelSpec
+from edgeveil.models.train import TrainSpec
+from edgeveil.privacy.guarantee import SECURE, SEEDED
+from edgeveil.seeds import derive
+
+__all__ = ["SETTINGS", "Job", "Setting", "make_job"]
+
+Setting = Literal["transductive", "inductive-different", "inductive-evolving"]
+SETTINGS: tuple[Setting, ...] = ("transductive", "inductive-different", "inductive-evolving")
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Job:
+    """`graph` trains, `inference` is answered for; they are the same object in the transductive setting.
+
+    In the evolving setting both have the same nodes and the training edges are a subset of the inference edges.
+    """
+
+    graph: Graph
+    inference: Graph
+    setting: Setting
+    model: ModelSpec
+    train: TrainSpec
+    scaling: str = "none"
+    seed: int | None = None
+    progress: Callable[..., None] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def randomness(self) -> str:
+        """How the noise of this job is drawn, in the words of the guarantee."""
+        return SECURE if self.seed is None else SEEDED
+
+    def noise_seed(self, *path: str | int) -> int | None:
+        """Seed of one named noise stream; None (operating-system entropy) for a real release."""
+        return None if self.seed is None else derive(self.seed, "noise", *path)
+
+    def model_seed(self, *path: str | int) -> int:
+        """Seed of weights and dropout."""
+        return secrets.randbits(63) if self.seed is None else derive(self.seed, "model", *path)
+
+    @cached_property
+    def train_mask(self) -> Mask:
+        """Labelled training nodes: the train mask, or every node of a graph without masks."""
+        masks = self.graph.masks
+        mask = np.ones(self.graph.num_nodes, dtype=bool) if masks is None else masks.train
+        mask = mask & _labelled(self.graph)
+        if not mask.any():
+            raise InputError("no labelled training node: give the graph labels and a train mask that selects some")
+        return mask
+
+    @cached_property
+    def val_mask(self) -> Mask | None:
+        """Labelled validation nodes, or None when there are none."""
+        masks = self.graph.masks
+        mask = None if masks is None else masks.val & _labelled(self.graph)
+        return mask if mask is not None and mask.any() else None
+
+    @cached_property
+    def _scaler(self) -> Any:
+        rows = self.train_mask if self.setting == "inductive-evolving" else None
+        return Scaling.fit(self.scaling, self.graph.x, rows=rows)
+
+    @cached_property
+    def train_features(self) -> FeatureMatrix:
+        """Training features in model space; the scaler is fitted here and nowhere else."""
+        return self._scaler.apply(self.graph.x)
+
+    @cached_property
+    def inference_features(self) -> FeatureMatrix:
+        """Inference features in model space, scaled with the training graph's statistics."""
+        return self.train_features if self.inference.x is self.graph.x else self._scaler.apply(self.inference.x)
+
+    @property
+    def val_nodes(self) -> Mask:
+        """Nodes known at validation time in the evolving setting: training and validation nodes."""
+        masks = self.inference.masks
+        return self.train_mask if masks is None else masks.train | masks.val
+
+
+def _labelled(graph: Graph) -> Mask:
+    y = graph.y
+    if y is None:
+        raise InputError(f"{graph.name} has no labels, and a model cannot be trained without them")
+    return np.ones(len(y), dtype=bool) if y.ndim == 2 else y >= 0
+
+
+def cut(graph: Graph, nodes: Mask) -> Graph:
+    """Keep only the edges among `nodes`; all nodes stay, so ids do not change."""
+    u, v = graph.edge_index
+    keep = nodes[u] & nodes[v]
+    return graph.with_edge_ranks(graph.edge_ranks[keep])
+
+
+def make_job(
+    graph: Graph,
+    inference: Graph | None,
+    setting: str | None,
+    *,
+    model: ModelSpec,
+    train: TrainSpec,
+    scaling: str,
+    seed: int | None,
+    progress: Callable[..., None] | None = None,
+) -> Job:
+    """Work out the setting and check that the two graphs fit it and each other."""
+    for part in (graph, inference):
+        if part is not None and part.x is None:
+            raise InputError(f"{part.name} has no features, and every model here needs them")
+    chosen, notes = _infer_setting(graph, inference, setting)
+    if chosen == "transductive":
+        inference = graph
+    elif chosen == "inductive-evolving":
+        graph, inference = _evolving(graph, inference)
+    assert inference is not None
+    if inference.num_features != graph.num_features:
+        raise InputError(
+            f"training features have {graph.num_features} columns, inference features {inference.num_features}; "
+            "both graphs need the same feature columns"
+        )
+    return Job(
+        graph=graph, inference=inference, setting=chosen, model=model, train=train, scaling=scaling, seed=seed,
+        progress=progress, notes=notes,
+    )  # fmt: skip
+
+
+def _infer_setting(graph: Graph, inference: Graph | None, setting: str | None) -> tuple[Setting, tuple[str, ...]]:
+    if setting is not None:
+        wanted = setting.replace("_", "-").lower()
+        for known in SETTINGS:
+            if known == wanted:
+                if known == "inductive-different" and inference is None:
+                    raise InputError("inductive-different needs an inference_graph: the other graph to answer for")
+                if known == "transductive" and inference is not None:
+                    raise InputError("transductive means one graph: drop inference_graph or name another setting")
+                return known, ()
+        raise InputError(f"unknown setting {setting!r}; use one of {', '.join(SETTINGS)}")
+    if inference is None:
+        return "transductive", ()
+    same_nodes = inference.num_nodes == graph.num_nodes
+    if same_nodes and np.isin(graph.edge_ranks, inference.edge_ranks).all():
+        note = "setting taken as inductive-evolving: same number of nodes, and every training edge is an inference edge"
+        return "inductive-evolving", (note,)
+    return "inductive-different", ("setting taken as inductive-different: the inference graph is another graph",)
+
+
+def _evolving(graph: Graph, inference: Graph | None) -> tuple[Graph, Graph]:
+    if inference is None:
+        if graph.masks is None:
+            raise InputError("inductive-evolving on one graph needs masks: they say which nodes came first")
+        return cut(graph, graph.masks.train), graph
+    if inference.num_nodes != graph.num_nodes:
+        raise InputError(
+            f"inductive-evolving needs shared node ids, but the graphs have {graph.num_nodes} and "
+            f"{inference.num_nodes} nodes; give both all nodes, or use inductive-different"
+        )
+    missing = int((~np.isin(graph.edge_ranks, inference.edge_ranks)).sum())
+    if missing:
+        raise InputError(f"{missing} training edges are not in the inference graph; an evolving graph only grows")
+    return graph, inference

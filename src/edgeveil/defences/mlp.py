@@ -1,0 +1,39 @@
+"""Not using the graph at all: perfectly private for edges, and the utility that any other defence must beat."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from edgeveil.defences.base import DEFENCES, Defence, fit_model, make_release
+from edgeveil.defences.job import Job
+from edgeveil.privacy.guarantee import Guarantee, Status
+from edgeveil.release.predictors import TabularPredictor
+from edgeveil.release.release import Release
+
+__all__ = ["FeatureOnly"]
+
+
+@DEFENCES.register("mlp")
+@dataclass(frozen=True)
+class FeatureOnly(Defence):
+    """An MLP on node features. Edges are never read, so epsilon is 0 whatever is released."""
+
+    status: ClassVar[Status] = "sound"
+    reference: ClassVar[str] = "Kolluri et al., LPGNet, ACM CCS 2022, section 5"
+
+    def release(self, job: Job) -> Release:
+        """Train the MLP of the job's preset; a GNN asked for is replaced."""
+        started = time.perf_counter()
+        spec = job.model if job.model.name == "mlp" else replace(job.model, name="mlp")
+        model = fit_model(job, spec, job.train_features, None)
+        guarantee = Guarantee(
+            status="sound",
+            claimed_epsilon=0.0,
+            randomness="no noise is needed",
+            reason="The model never reads an edge",
+            reference=self.reference,
+        )
+        predictor = TabularPredictor(spec, model, job.inference.num_nodes)
+        return make_release(self, job, predictor, guarantee, seconds=time.perf_counter() - started)

@@ -1,0 +1,149 @@
+"""What answers a query inside a release: a trained model together with the structure it may look at."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from edgeveil.errors import StorageError, UnknownNameError
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.models.influence import influence
+from edgeveil.models.spec import ModelSpec, build
+from edgeveil.models.train import evaluate_logits, load_arrays, state_arrays
+
+__all__ = ["PREDICTORS", "GraphPredictor", "Predictor", "TabularPredictor", "predictor_from_state"]
+
+Arrays = dict[str, NDArray[Any]]
+Logits = NDArray[np.float64]
+
+
+class Predictor(ABC):
+    """Logits for features in model space. Everything is computed in float64, whatever the training used."""
+
+    kind: ClassVar[str]
+    num_nodes: int
+    num_outputs: int
+
+    @abstractmethod
+    def logits(self, x: FeatureMatrix) -> Logits:
+        """One row per node."""
+
+    @abstractmethod
+    def induced(self, nodes: NDArray[np.int64]) -> Predictor:
+        """The same model on the subgraph induced by `nodes`."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
+        """Plain settings, weights, and structure (perturbed graph, stored statistics): all that a file must keep."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> Predictor:
+        """Inverse of `state`."""
+
+    def influence(self, x: FeatureMatrix, nodes: NDArray[np.int64], targets: NDArray[np.int64]) -> sp.csr_matrix:
+        """Exact influence of `nodes` on `targets`; zero unless answers depend on other nodes' features."""
+        return sp.csr_matrix((len(nodes), len(targets)))
+
+
+PREDICTORS: dict[str, type[Predictor]] = {}
+
+
+def predictor_from_state(kind: str, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> Predictor:
+    """Rebuild the predictor that a manifest names."""
+    if kind not in PREDICTORS:
+        raise UnknownNameError("predictor", kind, PREDICTORS)
+    try:
+        return PREDICTORS[kind].from_state(settings, weights, structure)
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise StorageError(f"the stored {kind} model is incomplete or damaged: {error}") from error
+
+
+class GraphPredictor(Predictor):
+    """A GNN and the adjacency it aggregates over (row i lists whom node i hears)."""
+
+    kind = "graph"
+
+    def __init__(self, spec: ModelSpec, model: Any, adjacency: sp.csr_matrix) -> None:
+        self.spec = spec
+        self.model = model
+        self.adjacency = adjacency
+        self.num_nodes = adjacency.shape[0]
+        self.num_outputs = model.num_outputs
+
+    @cached_property
+    def _double(self) -> Any:
+        return copy.deepcopy(self.model).double().eval()
+
+    @cached_property
+    def _structure(self) -> Any:
+        return self._double.prepare(self.adjacency)
+
+    def logits(self, x: FeatureMatrix) -> Logits:
+        return evaluate_logits(self._double, x, self._structure)
+
+    def induced(self, nodes: NDArray[np.int64]) -> GraphPredictor:
+        return GraphPredictor(self.spec, self.model, self.adjacency[nodes][:, nodes].tocsr())
+
+    def influence(self, x: FeatureMatrix, nodes: NDArray[np.int64], targets: NDArray[np.int64]) -> sp.csr_matrix:
+        return influence(self._double, x, self.adjacency, nodes, targets)
+
+    def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
+        settings = {"model": self.spec.to_json(), "inputs": self.model.num_features, "outputs": self.num_outputs}
+        structure = {"indptr": self.adjacency.indptr, "indices": self.adjacency.indices}
+        return settings, state_arrays(self.model), structure
+
+    @classmethod
+    def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> GraphPredictor:
+        spec, model = _rebuild(settings, weights)
+        n = len(structure["indptr"]) - 1
+        ones = np.ones(len(structure["indices"]), np.float32)
+        return cls(spec, model, sp.csr_matrix((ones, structure["indices"], structure["indptr"]), shape=(n, n)))
+
+
+class TabularPredictor(Predictor):
+    """A model of a node's own features: it never sees an edge, so answers about one node reveal nothing of others."""
+
+    kind = "tabular"
+
+    def __init__(self, spec: ModelSpec, model: Any, num_nodes: int) -> None:
+        self.spec = spec
+        self.model = model
+        self.num_nodes = num_nodes
+        self.num_outputs = model.num_outputs
+
+    @cached_property
+    def _double(self) -> Any:
+        return copy.deepcopy(self.model).double().eval()
+
+    def logits(self, x: FeatureMatrix) -> Logits:
+        return evaluate_logits(self._double, x, None)
+
+    def induced(self, nodes: NDArray[np.int64]) -> TabularPredictor:
+        return TabularPredictor(self.spec, self.model, len(nodes))
+
+    def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
+        settings = {"model": self.spec.to_json(), "inputs": self.model.num_features, "outputs": self.num_outputs}
+        return settings | {"num_nodes": self.num_nodes}, state_arrays(self.model), {}
+
+    @classmethod
+    def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> TabularPredictor:
+        spec, model = _rebuild(settings, weights)
+        return cls(spec, model, int(settings["num_nodes"]))
+
+
+def _rebuild(settings: dict[str, Any], weights: Arrays) -> tuple[ModelSpec, Any]:
+    spec = ModelSpec.from_json(settings["model"])
+    model = build(spec, int(settings["inputs"]), int(settings["outputs"]), seed=0)
+    load_arrays(model, weights)
+    return spec, model
+
+
+for _cls in (GraphPredictor, TabularPredictor):
+    PREDICTORS[_cls.kind] = _cls

@@ -1,0 +1,167 @@
+"""A release: the only thing that leaves Alice's side. It predicts, and states what it promises about edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from edgeveil.errors import InputError
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.graph.graph import Graph
+from edgeveil.metrics.utility import utility
+from edgeveil.privacy.guarantee import Guarantee
+from edgeveil.release.predictors import Predictor
+
+__all__ = ["Release"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Release:
+    """Query access to a trained model, with its guarantee.
+
+    `matrix` holds the features in model space: scaled once when the release was made, never inside `predict`,
+    because scaling there would cancel LinkTeller's factor 1 + delta. `evaluation` is the owner's own copy of the
+    inference graph's labels and masks; it stays in memory and is never saved.
+    """
+
+    defence: str
+    guarantee: Guarantee
+    predictor: Predictor
+    matrix: FeatureMatrix
+    params: Mapping[str, Any] = field(default_factory=dict)
+    model: str = "gcn"
+    layers: int = 2
+    variant: str = "correct"
+    setting: str = "transductive"
+    dataset: str = "graph"
+    is_twin: bool = False
+    multilabel: bool = False
+    contains_private_graph: bool = False
+    seconds_train: float = 0.0
+    notes: tuple[str, ...] = ()
+    evaluation: Graph | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        return self.predictor.num_nodes
+
+    @property
+    def num_classes(self) -> int:
+        return self.predictor.num_outputs
+
+    @property
+    def features(self) -> Any:
+        """The stored model-space features as an array or CSR matrix."""
+        return self.matrix.public()
+
+    def predict(self, features: Any = None, nodes: Any = None, induced: bool = False) -> NDArray[np.float64]:
+        """Logits, one row per node.
+
+        Neither argument: all nodes. `features` alone: they replace the stored matrix. `features` with `nodes`: they
+        replace those rows, and all rows are returned. `nodes` alone: only their rows are returned. `induced=True`:
+        the answer of the model on the subgraph induced by `nodes`, one row for each of them (LinkTeller App. E5).
+        """
+        ids = None if nodes is None else self._check_nodes(nodes)
+        if induced:
+            return self._predict_induced(features, ids)
+        if features is None:
+            logits = self.predictor.logits(self.matrix)
+            return logits if ids is None else logits[ids]
+        rows = _check_rows(features, self.num_nodes if ids is None else len(ids), self.matrix.shape[1])
+        x = FeatureMatrix.wrap(rows) if ids is None else self.matrix.with_rows(ids, _dense(rows))
+        return self.predictor.logits(x)
+
+    def _predict_induced(self, features: Any, ids: NDArray[np.int64] | None) -> NDArray[np.float64]:
+        if ids is None:
+            raise InputError("induced=True needs nodes: the subgraph to answer on")
+        x = self.matrix.take(ids)
+        if features is not None:
+            x = FeatureMatrix.wrap(_check_rows(features, len(ids), self.matrix.shape[1]))
+        return self.predictor.induced(ids).logits(x)
+
+    def influence(self, nodes: Any = None) -> sp.csr_matrix:
+        """Exact LinkTeller influence among `nodes` (all by default): entry [i, j] is that of nodes[i] on nodes[j]."""
+        ids = np.arange(self.num_nodes) if nodes is None else self._check_nodes(nodes)
+        return self.predictor.influence(self.matrix, ids, ids)
+
+    def utility(self, mask: str | NDArray[np.bool_] = "test", graph: Graph | None = None) -> dict[str, Any]:
+        """Utility metrics on a mask ("train", "val", "test", "all" or boolean) of the inference graph.
+
+        A loaded release carries no labels: pass the graph it answers for.
+        """
+        truth = graph or self.evaluation
+        if truth is None or truth.y is None:
+            raise InputError("this release carries no labels; pass the graph: release.utility('test', graph=g)")
+        chosen = _choose_mask(truth, mask) if isinstance(mask, str) else np.asarray(mask)
+        if truth.y.ndim == 1:
+            chosen = chosen & (truth.y >= 0)
+        if not chosen.any():
+            raise InputError(f"mask {mask!r} selects no labelled node; choose another mask or split")
+        return utility(self.predict(), truth.y, chosen, multilabel=self.multilabel)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the release to a folder; see `edgeveil.release.storage` for the format."""
+        from edgeveil.release.storage import save_release
+
+        return save_release(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Release:
+        """Read a saved release; it predicts the same numbers."""
+        from edgeveil.release.storage import load_release
+
+        return load_release(Path(path))
+
+    def _check_nodes(self, nodes: Any) -> NDArray[np.int64]:
+        ids = np.atleast_1d(np.asarray(nodes))
+        if ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu":
+            raise InputError(f"nodes must be a non-empty list of node numbers, got {nodes!r}")
+        bad = ids[(ids < 0) | (ids >= self.num_nodes)]
+        if len(bad):
+            raise InputError(f"unknown node {bad[0]}; this release answers for nodes 0..{self.num_nodes - 1}")
+        if len(np.unique(ids)) != len(ids):
+            raise InputError("nodes are repeated; ask for each node once")
+        return ids.astype(np.int64)
+
+    def __repr__(self) -> str:
+        twin = " (synthetic twin)" if self.is_twin else ""
+        claim = f"epsilon {self.guarantee.epsilon:g}" if self.guarantee.epsilon is not None else "no guarantee"
+        return f"Release({self.defence}, {self.model} on {self.dataset}{twin}, {self.num_nodes:,} nodes, {claim})"
+
+
+def _choose_mask(graph: Graph, name: str) -> NDArray[np.bool_]:
+    everything = np.ones(graph.num_nodes, dtype=bool)
+    if name == "all":
+        return everything
+    if name not in ("train", "val", "test"):
+        raise InputError(f"unknown mask {name!r}; use train, val, test, all or a boolean array")
+    if graph.masks is None:  # an inference graph without masks is all test
+        return everything if name == "test" else ~everything
+    mask: NDArray[np.bool_] = getattr(graph.masks, name)
+    return mask
+
+
+def _check_rows(features: Any, rows: int, width: int) -> Any:
+    if isinstance(features, FeatureMatrix):
+        shape: tuple[int, ...] = features.shape
+    else:
+        features = features if sp.issparse(features) else np.atleast_2d(np.asarray(features))
+        shape = features.shape
+        values = features.data if sp.issparse(features) else features
+        if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
+            raise InputError("features hold NaN, infinite or non-numeric values; a query must be finite numbers")
+    if tuple(shape) != (rows, width):
+        raise InputError(f"features must have shape [{rows}, {width}], got {list(shape)}")
+    return features
+
+
+def _dense(rows: Any) -> NDArray[np.float64]:
+    if isinstance(rows, FeatureMatrix):
+        rows = rows.toarray()
+    return np.asarray(rows.todense() if sp.issparse(rows) else rows, dtype=np.float64)

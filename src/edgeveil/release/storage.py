@@ -1,0 +1,135 @@
+"""Releases on disk: a folder of plain JSON and unpickled arrays, written whole or not at all.
+
+    manifest.json       format version, defence, parameters, guarantee, sha256 of the other files
+    weights.npz         the model's weights
+    features.npz        features in model space
+    structure.npz       what the model aggregates over: a perturbed graph or stored noisy statistics
+    private_graph.npz   instead of structure.npz when a release without defence needs the true graph (mode 0600)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import os
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.errors import StorageError
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.privacy.guarantee import Guarantee
+from edgeveil.release.predictors import predictor_from_state
+
+if TYPE_CHECKING:
+    from edgeveil.release.release import Release
+
+__all__ = ["FORMAT", "load_release", "save_release"]
+
+log = logging.getLogger("edgeveil")
+FORMAT = 1
+PLAIN_FIELDS = ("defence", "model", "layers", "variant", "setting", "dataset", "is_twin", "multilabel", "seconds_train")
+Arrays = dict[str, NDArray[Any]]
+
+
+def save_release(release: Release, path: Path) -> Path:
+    """Write to a temporary folder beside `path`, then move it into place."""
+    if path.exists() and not (path / "manifest.json").is_file() and any(path.iterdir() if path.is_dir() else [path]):
+        raise StorageError(f"{path} exists and is not a release; choose an empty or new folder")
+    settings, weights, structure = release.predictor.state()
+    private = release.contains_private_graph
+    structure_file = "private_graph.npz" if private else "structure.npz"
+    if private:
+        log.warning("%s: this release has no defence, so it keeps the private graph in private_graph.npz", path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    except OSError as error:
+        raise StorageError(f"cannot write beside {path}: {error.strerror or error}") from error
+    try:
+        files = {"weights.npz": weights, "features.npz": release.matrix.state(), structure_file: structure}
+        sums = {name: _write(scratch / name, arrays, secret=name == "private_graph.npz") for name, arrays in files.items()}
+        manifest = {
+            "format": FORMAT,
+            **{name: getattr(release, name) for name in PLAIN_FIELDS},
+            "params": dict(release.params),
+            "notes": list(release.notes),
+            "contains_private_graph": private,
+            "guarantee": release.guarantee.to_json(),
+            "predictor": {"kind": release.predictor.kind, "settings": settings},
+            "sha256": sums,
+        }
+        (scratch / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        if path.exists():
+            shutil.rmtree(path)
+        scratch.replace(path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}; nothing was kept") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return path
+
+
+def load_release(path: Path) -> Release:
+    """Read and check a saved release."""
+    from edgeveil.release.release import Release
+
+    manifest = _read_manifest(path)
+    arrays = {name: _read(path / name, expected) for name, expected in manifest["sha256"].items()}
+    structure = arrays.get("private_graph.npz", arrays.get("structure.npz", {}))
+    kind = manifest["predictor"]
+    return Release(
+        **{name: manifest[name] for name in PLAIN_FIELDS},
+        params=manifest["params"],
+        notes=tuple(manifest["notes"]),
+        contains_private_graph=manifest["contains_private_graph"],
+        guarantee=Guarantee.from_json(manifest["guarantee"]),
+        predictor=predictor_from_state(kind["kind"], kind["settings"], arrays["weights.npz"], structure),
+        matrix=FeatureMatrix.from_state(arrays["features.npz"]),
+    )
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    file = path / "manifest.json"
+    if not file.is_file():
+        raise StorageError(f"{path} is not a release: it has no manifest.json (edgeveil release GRAPH --out DIR makes one)")
+    try:
+        manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise StorageError(f"{file} is damaged: {error}") from error
+    if manifest.get("format") != FORMAT:
+        raise StorageError(f"{path} has release format {manifest.get('format')!r}; this version reads format {FORMAT}")
+    return manifest
+
+
+def _write(path: Path, arrays: Arrays, secret: bool) -> str:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    data = buffer.getvalue()
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(path: Path, expected: str) -> Arrays:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}; the release is incomplete") from error
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise StorageError(f"{path} does not match its checksum in manifest.json; it was changed or cut short")
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise StorageError(f"{path} is not a readable array archive: {error}") from error

@@ -1,0 +1,24 @@
+"""Markers: `slow` runs with EDGEVEIL_SLOW=1 or -m slow; `data` runs when the real graphs are found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def data_root() -> Path | None:
+    """Where the real graphs are, if anywhere."""
+    candidates = [os.environ.get("EDGEVEIL_DATA"), Path(__file__).parents[2] / "shared" / "data"]
+    return next((Path(c) for c in candidates if c and (Path(c) / "cora" / "graph.npz").is_file()), None)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    slow = bool(os.environ.get("EDGEVEIL_SLOW")) or "slow" in (config.option.markexpr or "")
+    have_data = data_root() is not None
+    for item in items:
+        if "slow" in item.keywords and not slow:
+            item.add_marker(pytest.mark.skip(reason="slow: set EDGEVEIL_SLOW=1 or use -m slow"))
+        if "data" in item.keywords and not have_data:
+            item.add_marker(pytest.mark.skip(reason="needs the real graphs: set EDGEVEIL_DATA"))

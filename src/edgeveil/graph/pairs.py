@@ -89,6 +89,11 @@ def sample_distinct(high: int, m: int, rng: UniformIntegers) -> Int:
         keep = np.ones(high, dtype=bool)
         keep[rest] = False
         return np.flatnonzero(keep)
+    if m < 32:  # the surplus removed below would not shrink
+        few: set[int] = set()
+        while len(few) < m:
+            few.add(int(rng.integers(0, high, 1)[0]))
+        return np.array(sorted(few), np.int64)
     found = np.empty(0, np.int64)
     while len(found) < m:
         missing = m - len(found)

@@ -1,0 +1,122 @@
+"""Exact samplers over operating-system entropy.
+
+Floating-point noise is not differentially private: the last bits of a textbook Laplace draw tell the input (Mironov
+2012). Here every draw is a comparison of uniform bits with the binary digits of a probability, so the distribution is
+the stated one, not an approximation of it. Geometric and discrete Laplace draws use the fact that the binary digits
+of a geometric variable are independent: digit j is 1 with probability q^(2^j) / (1 + q^(2^j)). Unlike rejection
+samplers this reads a number of random words that does not depend on the result.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.errors import InputError
+from edgeveil.privacy.guarantee import SECURE
+from edgeveil.privacy.probability import Probability, exp_minus, probability
+
+__all__ = ["SecureNoise"]
+
+Int = NDArray[np.int64]
+_TAIL = 45.0  # e^-45 < 2^-64: beyond it a geometric draw needs another round
+_BLOCK = 1 << 20
+
+
+class SecureNoise:
+    """Exact noise from `os.urandom`; the only source a release may claim privacy for."""
+
+    randomness = SECURE
+
+    def _words(self, kind: Any, size: int) -> NDArray[Any]:
+        return np.frombuffer(os.urandom(np.dtype(kind).itemsize * size), dtype=kind)
+
+    def integers(self, low: int, high: int, size: int, /) -> Int:
+        """Uniform on [low, high), by rejection of masked words."""
+        span = high - low
+        if span <= 0:
+            raise InputError(f"cannot draw from the empty range [{low}, {high})")
+        kind = np.uint32 if span <= 2**32 else np.uint64
+        mask = kind((1 << (span - 1).bit_length()) - 1)
+        out = np.empty(size, np.int64)
+        filled = 0
+        while filled < size:
+            words = self._words(kind, size - filled) & mask
+            words = words[words < span]
+            out[filled : filled + len(words)] = words
+            filled += len(words)
+        out += low
+        return out
+
+    def bernoulli(self, p: Probability | Fraction | float, size: int) -> NDArray[np.bool_]:
+        """Coins with exactly the given bias: 16 bits decide all but one in 65,536, more bits decide the rest."""
+        p = probability(p)
+        words, digit = self._words(np.uint16, size), p.floor(16)
+        out: NDArray[np.bool_] = words < digit
+        open_ = np.flatnonzero(words == digit)
+        used = 16
+        while len(open_):
+            digit = p.floor(used + 64) - (p.floor(used) << 64)
+            words = self._words(np.uint64, len(open_))
+            out[open_] = words < digit
+            open_ = open_[words == digit]
+            used += 64
+        return out
+
+    def geometric(self, failure: Probability | Fraction | float, size: int, limit: int = 2**62) -> Int:
+        """Failures before the first success, cut at `limit`."""
+        failure = probability(failure)
+        success = float(failure.complement())
+        if success <= 0:
+            return np.full(size, limit, np.int64)
+        digits = max(1, min(math.ceil(math.log2(_TAIL / success)), limit.bit_length(), 62))
+        out = np.empty(size, np.int64)
+        for start in range(0, size, _BLOCK):
+            out[start : start + _BLOCK] = self._geometric(failure, min(_BLOCK, size - start), digits, limit)
+        return out
+
+    def _geometric(self, failure: Probability, size: int, digits: int, limit: int) -> Int:
+        out = np.zeros(size, np.int64)
+        for j in range(digits):
+            out |= self.bernoulli(failure.power(1 << j).odds_share(), size).astype(np.int64) << j
+        beyond = failure.power(1 << digits)
+        open_ = np.flatnonzero(self.bernoulli(beyond, size))
+        while len(open_) and (1 << digits) <= limit:
+            out[open_] = np.minimum(out[open_], limit) + (1 << digits)
+            open_ = open_[self.bernoulli(beyond, len(open_))]
+            open_ = open_[out[open_] < limit]
+        out[open_] = limit
+        return np.minimum(out, limit)
+
+    def binomial(self, trials: int, p: Probability | Fraction | float) -> int:
+        """Number of successes, by exact skips from success to success: O(trials * p)."""
+        p = probability(p)
+        failure, mean = p.complement(), trials * float(p)
+        total, at = 0, -1
+        while True:
+            size = min(_BLOCK, int(mean - total + 4 * math.sqrt(mean + 1)) + 16) if mean > total else 16
+            places = at + np.cumsum(self.geometric(failure, size, trials) + 1)
+            inside = int(np.searchsorted(places, trials))
+            total += inside
+            if inside < size:
+                return total
+            at = int(places[-1])
+
+    def discrete_laplace(self, scale: Fraction, size: int) -> Int:
+        """Integers with P(k) proportional to exp(-|k|/scale), as the difference of two geometric draws."""
+        if scale <= 0:
+            raise InputError(f"the scale of Laplace noise must be positive, got {scale}")
+        failure = exp_minus(1 / Fraction(scale))
+        return self.geometric(failure, size) - self.geometric(failure, size)
+
+    def laplace(self, scale: float, size: int) -> NDArray[np.float64]:
+        """Refused: continuous noise in floating point is never exact."""
+        raise InputError(
+            "continuous Laplace noise cannot be drawn privately in floating point; "
+            "use discrete_laplace on a grid, or pass a seed if this is an experiment"
+        )

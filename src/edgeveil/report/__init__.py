@@ -1,0 +1,1 @@
+"""Numbers become a page: figures, verdict and one self-contained HTML file."""

@@ -1,0 +1,196 @@
+"""The figures of detail: ROC, query budget, degree, exposure, homophily, bounds, empirical epsilon, heat-maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from edgeveil.report.data import AuditData, label
+from edgeveil.report.figures import Plot, empty_grid, percent
+from edgeveil.report.style import INK, MARKERS, MUTED, SERIES, canvas, ink_for, to_svg
+
+__all__ = ["DETAILS", "detail_plots"]
+
+
+def roc_plot(data: AuditData) -> Plot | None:
+    """Log-log ROC: what an attacker gains who accepts almost no false alarm."""
+    if not data.roc:
+        return None
+    with canvas("roc", height=4.6) as (figure, axes):
+        for i, curve in enumerate(data.roc):
+            colour, _ = ink_for(curve["defence"])
+            style = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (3, 1, 1, 1)))[i % 4]
+            axes.plot(curve["fpr"], curve["tpr"], color=colour, ls=style, label=f"{curve['label']}, {curve['attack']}")
+        axes.plot([1e-5, 1], [1e-5, 1], color=MUTED, lw=1)
+        axes.set(xscale="log", yscale="log", xlim=(1e-5, 1), ylim=(1e-3, 1.2))
+        axes.set_xlabel("false-positive rate (share of non-edges called edges)")
+        axes.set_ylabel("true-positive rate")
+        axes.legend(fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
+        title = "Attack ROC on logarithmic axes"
+        table = [(c["label"], c["attack"], f"{c['auc']:.3f}", percent(c["tpr_at_fpr_001"], 1)) for c in data.roc]
+        svg = to_svg(figure, "roc", title, "; ".join(f"{t[0]} under {t[1]}: AUC {t[2]}, TPR at FPR 0.001 {t[3]}" for t in table))
+    caption = "The thin diagonal is guessing. The left edge matters: there an attacker is almost never wrong."
+    return Plot("roc", title, svg, caption, ("release", "attack", "AUC", "TPR at FPR 0.001"), table)
+
+
+def budget_plot(data: AuditData) -> Plot | None:
+    """How few queries the grouped attack needs."""
+    if not data.budget_curves:
+        return None
+    with canvas("budget") as (figure, axes):
+        for name in dict.fromkeys(p["label"] for p in data.budget_curves):
+            part = sorted((p for p in data.budget_curves if p["label"] == name), key=lambda p: p["queries"])
+            colour, marker = ink_for(part[0]["defence"])
+            axes.plot([p["queries"] for p in part], [p["recall"] for p in part], color=colour, marker=marker, label=name)
+            axes.annotate(percent(part[-1]["recall"]), (part[-1]["queries"], part[-1]["recall"]),
+                          textcoords="offset points", xytext=(6, -3), fontsize=9, color=INK)  # fmt: skip
+        axes.set(ylim=(-0.02, 1.02))
+        axes.set_xlabel("queries the attacker may ask (linkteller-grouped; the largest budget is plain linkteller)")
+        axes.set_ylabel("edges found")
+        axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f} %")
+        axes.set_xscale("log")
+        axes.legend(fontsize=9)
+        title = "Leakage against the number of queries"
+        table = [(p["label"], str(p["queries"]), percent(p["recall"], 1), f"{p['auc']:.3f}") for p in data.budget_curves]
+        svg = to_svg(figure, "budget", title, "; ".join(f"{t[0]}, {t[1]} queries: {t[2]} of the edges" for t in table))
+    caption = "A query limit stops an attack only below the point where its curve starts to rise."
+    return Plot("budget", title, svg, caption, ("release", "queries", "edges found", "AUC"), table)
+
+
+def degree_plot(data: AuditData) -> Plot | None:
+    """Who is at risk: leakage and utility by node degree (LinkTeller Fig. 4)."""
+    if not data.by_degree:
+        return None
+    bins = list(dict.fromkeys(p["bin"] for p in data.by_degree))
+    names = list(dict.fromkeys(p["label"] for p in data.by_degree))
+    with canvas("degree", height=5.8, rows=2) as (figure, panels):
+        for axes, key, title in zip(panels, ("recall", "utility"), ("edges found", "utility"), strict=True):
+            for i, name in enumerate(names):
+                part = {p["bin"]: p for p in data.by_degree if p["label"] == name}
+                colour, _ = ink_for(next(iter(part.values()))["defence"])
+                at = [bins.index(b) + (i - (len(names) - 1) / 2) * 0.8 / len(names) for b in part]
+                bars = axes.bar(at, [p[key] or 0 for p in part.values()], width=0.74 / len(names), color=colour, label=name)
+                axes.bar_label(bars, [f"{100 * (p[key] or 0):.0f}" for p in part.values()], fontsize=8, color=INK, padding=1)
+            axes.set_xticks(range(len(bins)), bins)
+            axes.set_ylabel(f"{title} (%)")
+            axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f}")
+            empty_grid(axes)
+        panels[1].set_xlabel("node degree")
+        panels[1].legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3)
+        heading = "Leakage and utility by node degree"
+        table = [(p["label"], p["bin"], str(p["nodes"]), percent(p["recall"], 1), percent(p["utility"], 1)) for p in data.by_degree]
+        svg = to_svg(figure, "degree", heading, "; ".join(f"{t[0]}, degree {t[1]}: found {t[3]}, utility {t[4]}" for t in table))
+    caption = "Numbers on the bars are percent. Nodes with few friends often lose all of them at once."
+    return Plot("degree", heading, svg, caption, ("release", "degree", "nodes", "edges found", "utility"), table)
+
+
+def exposure_plot(data: AuditData) -> Plot | None:
+    """How many nodes lose none, some or all of their edges."""
+    if not data.exposure:
+        return None
+    bins = data.exposure[0]["bins"]
+    with canvas("exposure") as (figure, axes):
+        for i, item in enumerate(data.exposure):
+            colour, _ = ink_for(item["defence"])
+            at = [b + (i - (len(data.exposure) - 1) / 2) * 0.8 / len(data.exposure) for b in range(len(bins))]
+            bars = axes.bar(at, item["nodes"], width=0.74 / len(data.exposure), color=colour, label=item["label"])
+            axes.bar_label(bars, [str(n) for n in item["nodes"]], fontsize=8, color=INK, padding=1)
+        axes.set_xticks(range(len(bins)), bins)
+        axes.set_xlabel("share of a node's edges that the strongest attack finds")
+        axes.set_ylabel("nodes")
+        empty_grid(axes)
+        axes.legend(fontsize=9)
+        title = "How exposed are single nodes?"
+        table = [(e["label"], b, str(n)) for e in data.exposure for b, n in zip(bins, e["nodes"], strict=True)]
+        svg = to_svg(figure, "exposure", title, "; ".join(f"{t[0]}: {t[2]} nodes lose {t[1]}" for t in table))
+    caption = "Only nodes with at least one edge inside the attacked set are counted. Which edges they are is never in this file."
+    return Plot("exposure", title, svg, caption, ("release", "share found", "nodes"), table)
+
+
+def homophily_plot(data: AuditData) -> Plot | None:
+    """Share of edges that stay inside each class (LPGNet Fig. 3)."""
+    if not data.homophily:
+        return None
+    with canvas("homophily", height=3.2) as (figure, axes):
+        bars = axes.bar(range(len(data.homophily)), [h["share"] for h in data.homophily], color=SERIES[4])
+        axes.bar_label(bars, [f"{100 * h['share']:.0f}" for h in data.homophily], fontsize=8.5, color=INK, padding=1)
+        axes.set_xticks(range(len(data.homophily)), [str(h["class"]) for h in data.homophily])
+        axes.set(xlabel="class", ylabel="edges inside the class", ylim=(0, 1.08))
+        empty_grid(axes)
+        title = "Homophily: do neighbours share a class?"
+        table = [(str(h["class"]), percent(h["share"], 1), str(h["nodes"])) for h in data.homophily]
+        svg = to_svg(figure, "homophily", title, "; ".join(f"class {t[0]}: {t[1]}" for t in table))
+    caption = "Where homophily is high, similar answers hint at an edge even without any leak: compare with the MLP's row."
+    return Plot("homophily", title, svg, caption, ("class", "edges inside", "nodes"), table)
+
+
+def canary_plot(data: AuditData) -> Plot | None:
+    """Measured precision on coin-inserted canary pairs under the two bounds of Theorem 6."""
+    if not data.canaries:
+        return None
+    with canvas("canaries", height=3.6) as (figure, axes):
+        for i, item in enumerate(data.canaries):
+            colour, marker = ink_for(item["defence"])
+            axes.plot([i, i], [0, min(item["tight"], 1)], color=colour, lw=5, alpha=0.35, solid_capstyle="butt")
+            axes.plot(i, item["precision"], marker=marker, color=colour, ls="none")
+            axes.annotate(percent(item["precision"]), (i, item["precision"]), textcoords="offset points", xytext=(8, -3), fontsize=9)
+        axes.set_xticks(range(len(data.canaries)), [c["label"].replace(" ", "\n", 1) for c in data.canaries], fontsize=9)
+        axes.set(ylim=(0, 1.05), ylabel="precision on canaries")
+        empty_grid(axes)
+        title = "Precision on planted edges against its bound"
+        table = [(c["label"], percent(c["density"]), percent(c["precision"], 1), percent(min(c["bound"], 1.0), 1), percent(c["tight"], 1)) for c in data.canaries]
+        svg = to_svg(figure, "canaries", title, "; ".join(f"{t[0]}: measured {t[2]}, bound {t[4]}" for t in table))
+    caption = "Bars reach up to the tight bound e^ε·k / (e^ε·k + 1 − k); dots are measured. Pairs were planted by fair coins, so homophily cannot help."
+    return Plot("canaries", title, svg, caption, ("release", "planted share k", "measured", "Theorem 6", "tight bound"), table)
+
+
+def verified_plot(data: AuditData) -> Plot | None:
+    """Empirical lower bound on epsilon beside the claimed one."""
+    if not data.verified:
+        return None
+    with canvas("verified", height=3.6) as (figure, axes):
+        ceiling = max(v["claimed"] for v in data.verified) * 1.15
+        axes.plot([0, ceiling], [0, ceiling], color=MUTED, lw=1)
+        for i, item in enumerate(data.verified):
+            colour, _ = ink_for(item["defence"])
+            axes.plot(item["claimed"], item["lower"], marker=MARKERS[i % len(MARKERS)], color=colour, ls="none", label=label(item["defence"], None))
+            axes.annotate(f"{item['lower']:.2f}", (item["claimed"], item["lower"]), textcoords="offset points", xytext=(7, -3), fontsize=9)
+        axes.set(xlabel="claimed epsilon", ylabel="empirical lower bound")
+        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        axes.legend(handles.values(), handles.keys(), fontsize=9)
+        title = "Claimed epsilon against what an audit can prove"
+        table = [(label(v["defence"], None), f"{v['claimed']:g}", f"{v['lower']:.2f}", v["verdict"]) for v in data.verified]
+        svg = to_svg(figure, "verified", title, "; ".join(f"{t[0]} claims {t[1]}, audit shows at least {t[2]}: {t[3]}" for t in table))
+    caption = "A point above the line refutes the claim (99 % confidence). Below it, the audit found nothing against it."
+    return Plot("verified", title, svg, caption, ("defence", "claimed", "at least", "verdict"), table)
+
+
+def heatmap_plots(data: AuditData) -> list[Plot]:
+    """α×δ heat-maps of GraphPrivatizer, one per quantity."""
+    plots = []
+    for i, item in enumerate(data.heatmaps):
+        name = f"heat{i}"
+        with canvas(name, height=3.8) as (figure, axes):
+            axes.grid(visible=False)
+            axes.imshow(item["values"], cmap="Greys", alpha=0.55, aspect="auto")
+            for r, line in enumerate(item["values"]):
+                for c, value in enumerate(line):
+                    axes.text(c, r, f"{value:.1f}", ha="center", va="center", fontsize=9)
+            axes.set_xticks(range(len(item["delta"])), [f"{d:g}" for d in item["delta"]])
+            axes.set_yticks(range(len(item["alpha"])), [f"{a:g}" for a in item["alpha"]])
+            axes.set(xlabel="threshold δ", ylabel="aggregation α")
+            svg = to_svg(figure, name, item["title"], item["title"])
+        table = [(f"{a:g}", f"{d:g}", f"{item['values'][r][c]:.2f}") for r, a in enumerate(item["alpha"]) for c, d in enumerate(item["delta"])]
+        plots.append(Plot(name, item["title"], svg, "Each cell is the mean over the runs.", ("α", "δ", "value"), table))
+    return plots
+
+
+DETAILS: tuple[Callable[[AuditData], Plot | None], ...] = (
+    roc_plot, budget_plot, degree_plot, exposure_plot, homophily_plot, canary_plot, verified_plot,
+)  # fmt: skip
+
+
+def detail_plots(data: AuditData) -> list[Plot]:
+    """Every figure for which the audit has numbers."""
+    drawn: list[Any] = [plot(data) for plot in DETAILS]
+    return [p for p in drawn if p is not None] + heatmap_plots(data)

@@ -1,0 +1,97 @@
+"""One self-contained HTML file: no network, no dependency, readable on a phone, in print, in light and in dark."""
+
+from __future__ import annotations
+
+import math
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from edgeveil.errors import MissingExtra, StorageError
+from edgeveil.report.data import AuditData, label, summarise
+from edgeveil.report.detail import detail_plots
+from edgeveil.report.figures import baselines, epsilon_plot, percent, tradeoff_plot
+from edgeveil.report.verdict import best_defence, sweet_spot, verdict
+
+__all__ = ["render", "write_report"]
+
+ROW_COLUMNS = (
+    ("defence", "defence"), ("epsilon", "ε"), ("model", "model"), ("status", "guarantee"), ("attack", "attack"),
+    ("degree", "degree"), ("belief", "belief"), ("seed", "seed"), ("utility", "utility"), ("auc", "AUC"),
+    ("average_precision", "AP"), ("precision", "precision"), ("recall", "recall"), ("f1", "F1"),
+    ("tpr_at_fpr_001", "TPR @ 0.1 % FPR"), ("queries", "queries"),
+)  # fmt: skip
+NOT_PROTECTED = (
+    "Node features, labels and the set of nodes: every ε here is about edges.",
+    "Similarity of neighbours (homophily): an attacker who sees features guesses some edges without any leak.",
+    "Several edges at once: for a group of m edges, ε grows to m·ε.",
+    "Choices made by looking at these results: trying several ε on the private graph spends their sum.",
+    "Anything outside the model's answers: logs, timing, access to the machine.",
+)
+
+
+def render(data: AuditData) -> str:
+    """The page as text."""
+    try:
+        from jinja2 import Environment, select_autoescape
+    except ImportError as error:
+        raise MissingExtra("the HTML report", "report") from error
+    cells = summarise(data.rows)
+    bare, mlp = baselines(cells)
+    best = best_defence(cells)
+    plots = [tradeoff_plot(cells)] if cells else []
+    plots += [p for p in (epsilon_plot(data, cells),) if p is not None] + detail_plots(data)
+    source = resources.files("edgeveil.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(source).render(
+        data=data,
+        graph=data.graph,
+        verdict=verdict(data, cells),
+        cells=[_summary(c, sweet_spot(c, bare, mlp), c == best) for c in _ordered(cells)],
+        plots=plots,
+        columns=[title for _, title in ROW_COLUMNS],
+        rows=[[_show(row.get(key)) for key, _ in ROW_COLUMNS] for row in data.rows],
+        not_protected=NOT_PROTECTED,
+        name=label,
+    )
+
+
+def write_report(data: AuditData, path: Path) -> Path:
+    """Write the page in one step, so that a half-written report never stands."""
+    text = render(data)
+    temporary = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+    return path
+
+
+def _ordered(cells: Any) -> list[Any]:
+    first = {"none": 0, "mlp": 1}
+    return sorted(cells, key=lambda c: (first.get(c.defence, 2), c.defence, c.epsilon or 0.0))
+
+
+def _summary(cell: Any, sweet: bool, best: bool) -> dict[str, Any]:
+    return {
+        "label": cell.label,
+        "utility": "–" if math.isnan(cell.utility) else f"{cell.utility:.3f}",
+        "leakage": percent(cell.leakage, 1),
+        "attack": cell.attack,
+        "auc": "–" if math.isnan(cell.auc) else f"{cell.auc:.3f}",
+        "ap": "–" if math.isnan(cell.average_precision) else f"{cell.average_precision:.3f}",
+        "status": cell.status,
+        "sweet": sweet,
+        "best": best,
+        "runs": cell.runs,
+    }
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return "–" if math.isnan(value) else f"{value:.4g}"
+    return str(value)

@@ -1,0 +1,71 @@
+"""One look for every figure: matplotlib draws, the page's CSS colours, so a figure follows light and dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from edgeveil.errors import MissingExtra
+
+__all__ = ["GRID", "INK", "MARKERS", "MUTED", "SERIES", "SOFT", "canvas", "ink_for", "to_svg"]
+
+# Colours that matplotlib writes into the SVG and that `to_svg` then turns into CSS variables.
+INK, MUTED, GRID, SOFT, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"
+SERIES = [f"#0100{i:02x}" for i in range(1, 10)]
+_VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", SOFT: "--soft", PAPER: "--paper"} | {
+    colour: f"--c{i}" for i, colour in enumerate(SERIES, 1)
+}
+MARKERS = "osD^vPX<>"
+_SLOTS = {"none": 0, "mlp": 1, "edgerand": 2, "lapgraph": 3, "lpgnet-1": 4, "lpgnet-2": 5, "gp-t": 6, "gp-m": 7}
+
+
+def ink_for(defence: str) -> tuple[str, str]:
+    """Colour and marker of a defence, the same in every figure."""
+    slot = _SLOTS.get(defence, 8)
+    return SERIES[slot], MARKERS[slot]
+
+
+@contextmanager
+def canvas(name: str, width: float = 6.4, height: float = 3.9, rows: int = 1) -> Iterator[tuple[Any, Any]]:
+    """A matplotlib figure and its axes in our style; `name` keeps ids unique and files byte-stable."""
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("the HTML report", "report") from error
+    style = {
+        "svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif", "font.size": 10.5,
+        "text.color": INK, "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.facecolor": "none",
+        "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+        "grid.color": GRID, "grid.linewidth": 0.8, "axes.grid": True, "axes.axisbelow": True,
+        "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "none", "legend.frameon": False,
+        "lines.linewidth": 1.8, "lines.markersize": 6,
+    }  # fmt: skip
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.subplots(rows, 1) if rows > 1 else figure.subplots()
+        yield figure, axes
+
+
+def to_svg(figure: Any, name: str, title: str, description: str) -> str:
+    """Inline SVG with CSS colours, unique ids, a title and a description for screen readers."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable})")
+    svg = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'(href="|url\()#', rf"\1#{name}-", svg)
+    svg = re.sub(r"font: ([\d.]+)px [^;]*", r"font: \1px var(--sans)", svg)
+    width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
+    head = (
+        f'<svg role="img" aria-labelledby="{name}-t {name}-d" viewBox="0 0 {width} {height}" '
+        f'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+        f'<title id="{name}-t">{title}</title><desc id="{name}-d">{description}</desc>'
+    )
+    return re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1)

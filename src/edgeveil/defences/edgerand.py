@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError, TooLarge
-from edgeveil.graph.compact import CHUNK, UpperBuilder, available_memory
+from edgeveil.graph.compact import CHUNK, UpperBuilder, available_memory, edge_ranks
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
@@ -118,7 +118,7 @@ class EdgeRand:
 
 def _noisy_ranks(graph: Graph, flip: Probability, noise: Noise) -> Iterator[Int]:
     """Sorted chunks of the output's ranks: the edges that told the truth, merged with the non-edges that lied."""
-    edges = graph.edge_ranks
+    edges = edge_ranks(graph)
     kept = edges[~noise.bernoulli(flip, len(edges))]
     free = num_pairs(graph.num_nodes) - len(edges)
     below = edges - np.arange(len(edges))

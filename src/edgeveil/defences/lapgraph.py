@@ -11,21 +11,18 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
-from edgeveil.graph.compact import UpperBuilder
+from edgeveil.graph.compact import UpperBuilder, edge_ranks
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, sample_non_edges
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.guarantee import ONE_EDGE, SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import SecureNoise
-from edgeveil.privacy.topcells import keep_top_continuous, keep_top_grid
+from edgeveil.privacy.topcells import ContinuousCells, GridCells, keep_top
 from edgeveil.seeds import Seed, as_generator
 
 __all__ = ["LapGraph", "expected_false_share"]
-
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,19 +63,19 @@ class LapGraph:
 
     def perturb(self, graph: Graph, seed: Seed = None) -> Graph:
         """The graph of the T largest noisy cells; no seed means secure, exact noise."""
-        edges = graph.edge_ranks
-        total = num_pairs(graph.num_nodes)
+        edges, total = edge_ranks(graph), num_pairs(graph.num_nodes)
         count_epsilon, cell_epsilon = self.split
+        cells: GridCells | ContinuousCells
         if seed is None:
             noise = SecureNoise()
-            top = _clip(len(edges) + int(noise.discrete_laplace(1 / count_epsilon, 1)[0]), total)
-            kept = keep_top_grid(len(edges), total - len(edges), top, cell_epsilon, noise)
-            false = sample_non_edges(graph.num_nodes, edges, kept.zeros, noise)
+            cells = GridCells(cell_epsilon, noise)
+            count = len(edges) + int(noise.discrete_laplace(1 / count_epsilon, 1)[0])
         else:
             rng = as_generator(seed, "lapgraph")
-            top = _clip(round(len(edges) + rng.laplace(0.0, 1 / float(count_epsilon))), total)
-            kept = keep_top_continuous(len(edges), total - len(edges), top, 1 / float(cell_epsilon), rng)
-            false = sample_non_edges(graph.num_nodes, edges, kept.zeros, rng)
+            cells = ContinuousCells(float(cell_epsilon), rng)
+            count = round(len(edges) + rng.laplace(0.0, 1 / float(count_epsilon)))
+        kept = keep_top(len(edges), total - len(edges), min(max(count, 0), total), cells)
+        false = sample_non_edges(graph.num_nodes, edges, kept.zeros, cells.uniform)
         builder = UpperBuilder(graph.num_nodes)
         builder.add(np.sort(np.concatenate([edges[kept.ones], false])))
         return graph.with_upper(*builder.finish())
@@ -94,10 +91,6 @@ class LapGraph:
             randomness=SECURE if seed is None else SEEDED,
             reference=self.reference,
         )
-
-
-def _clip(top: int, total: int) -> int:
-    return min(max(top, 0), total)
 
 
 def expected_false_share(epsilon: float, num_nodes: int, num_edges: int, count_epsilon: float | None = None) -> float:

@@ -98,11 +98,19 @@ def sample_distinct(high: int, m: int, rng: UniformIntegers) -> Int:
     while len(found) < m:
         missing = m - len(found)
         fresh = np.asarray(rng.integers(0, high, missing + missing // 8 + 16), np.int64)
-        found = np.unique(np.concatenate([found, fresh]))
+        found = _distinct(np.concatenate([found, fresh]))
     surplus = len(found) - m
     if surplus:  # a uniform subset of a uniform set is uniform
         found = np.delete(found, sample_distinct(len(found), surplus, rng))
     return found
+
+
+def _distinct(values: Int) -> Int:
+    """Sorted distinct values; many times faster here than `numpy.unique`, which hashes."""
+    values.sort()
+    keep = np.ones(len(values), dtype=bool)
+    keep[1:] = values[1:] != values[:-1]
+    return values[keep]
 
 
 def sample_non_edges(n: int, edge_ranks: Int, m: int, rng: UniformIntegers) -> Int:

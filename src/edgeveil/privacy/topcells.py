@@ -1,28 +1,31 @@
 """The T largest of N noised 0/1 cells, without ever holding N cells.
 
 Zero cells are exchangeable, so it is enough to know how many of them reach the top: the caller puts that many on
-uniformly random zero cells. Two versions with one result: continuous Laplace noise in floating point for seeded
-experiments, and discrete Laplace noise on a grid of 2^-10 with exact integer sampling for real releases.
+uniformly random zero cells. To find out, only zero cells above a threshold are drawn: their number is binomial, and
+beyond the threshold the Laplace tail has no memory, so each is the threshold plus a fresh exponential (or geometric)
+step. The threshold is low enough that the top is almost surely inside; if not, the other cells are drawn as well.
+Either way the joint distribution is that of N independent cells.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.graph.pairs import sample_distinct
+from edgeveil.graph.pairs import UniformIntegers, sample_distinct
 from edgeveil.privacy.noise import Noise
 from edgeveil.privacy.probability import Probability, exp_minus
 
-__all__ = ["GRID", "Kept", "keep_top_continuous", "keep_top_grid"]
+__all__ = ["GRID", "Cells", "ContinuousCells", "GridCells", "Kept", "keep_top"]
 
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 GRID = 1 << 10  # steps per unit of a cell's value
+SLACK = 6.0  # standard deviations of surplus cells above the threshold
+Values = NDArray[Any]
 
 
 class Kept(NamedTuple):
@@ -32,80 +35,127 @@ class Kept(NamedTuple):
     zeros: int
 
 
-def keep_top_continuous(ones: int, zeros: int, top: int, scale: float, rng: np.random.Generator) -> Kept:
-    """The `top` largest among `ones` cells 1 + Lap(scale) and `zeros` cells Lap(scale)."""
-    values = 1 + rng.laplace(0.0, scale, ones)
-    if top == ones + zeros:
-        return Kept(np.ones(ones, dtype=bool), zeros)
-    rivals = top_laplace(zeros, min(top, zeros), scale, rng)
-    # rivals[k] is among the top exactly if it beats the (top-k)-th largest one-cell, and this is monotone in k.
-    ranked = np.sort(values)[::-1]
-    place = top - 1 - np.arange(len(rivals))
-    beaten = np.where(place < ones, ranked[np.minimum(place, max(ones - 1, 0))] if ones else -np.inf, -np.inf)
-    from_zeros = int(np.count_nonzero(rivals > beaten))
-    keep = np.zeros(ones, dtype=bool)
-    if top > from_zeros:
-        keep[np.argpartition(values, ones - (top - from_zeros))[ones - (top - from_zeros) :]] = True
-    return Kept(keep, from_zeros)
+class Cells(Protocol):
+    """Laplace noise for cells: drawn freely, or above a threshold."""
+
+    @property
+    def epsilon(self) -> float | Fraction:
+        """Privacy of one cell."""
+        ...
+
+    @property
+    def uniform(self) -> UniformIntegers:
+        """Breaks ties."""
+        ...
+
+    def ones(self, size: int) -> Values:
+        """Noised one-cells."""
+        ...
+
+    def zeros(self, size: int) -> Values:
+        """Noised zero-cells."""
+        ...
+
+    def count_above(self, level: float, size: int) -> tuple[float, int]:
+        """The usable level nearest below `level`, and how many of `size` zero-cells reach it."""
+        ...
+
+    def zeros_above(self, level: float, size: int) -> Values:
+        """Zero-cells given that they reach `level` > 0."""
+        ...
 
 
-def top_laplace(count: int, top: int, scale: float, rng: np.random.Generator) -> Float:
-    """The `top` largest of `count` independent Lap(scale) draws, in decreasing order.
+@dataclass(frozen=True)
+class ContinuousCells:
+    """Lap(1/epsilon) in floating point, as printed in the papers: for seeded experiments."""
 
-    Renyi: with E_j standard exponential, a_k = sum over j <= k of E_j / (count - j + 1), the k-th smallest of `count`
-    uniforms is 1 - exp(-a_k). As an upper-tail probability it maps to the k-th largest Laplace value; below the
-    median the quantile is scale * (ln 2 - a_k), without cancellation.
-    """
-    a = np.cumsum(rng.standard_exponential(top) / (count - np.arange(top)))
-    upper = a <= math.log(2)
-    out = math.log(2) - a
-    with np.errstate(divide="ignore"):
-        out[upper] = -np.log(-2 * np.expm1(-a[upper]))
-    return scale * out
+    epsilon: float
+    uniform: np.random.Generator
+
+    def ones(self, size: int) -> Values:
+        """Noised one-cells."""
+        return 1 + self.zeros(size)
+
+    def zeros(self, size: int) -> Values:
+        """Noised zero-cells."""
+        return self.uniform.laplace(0.0, 1 / self.epsilon, size)
+
+    def count_above(self, level: float, size: int) -> tuple[float, int]:
+        """The level itself, and how many of `size` zero-cells reach it."""
+        return level, int(self.uniform.binomial(size, math.exp(-level * self.epsilon) / 2))
+
+    def zeros_above(self, level: float, size: int) -> Values:
+        """Zero-cells given that they reach `level`."""
+        return level + self.uniform.exponential(1 / self.epsilon, size)
 
 
-def keep_top_grid(ones: int, zeros: int, top: int, epsilon: Fraction, noise: Noise) -> Kept:
-    """The same with cells in steps of 1/GRID and exact noise; cells that tie at the end are chosen uniformly."""
-    values = GRID + noise.discrete_laplace(GRID / epsilon, ones)
-    rivals = _reveal(zeros, top, epsilon / GRID, noise)
-    if top == 0:
-        return Kept(np.zeros(ones, dtype=bool), 0)
+@dataclass(frozen=True)
+class GridCells:
+    """Discrete Laplace noise on a grid of 1/GRID, exact with a secure source; values are in steps of the grid."""
+
+    epsilon: Fraction
+    uniform: Noise
+
+    @property
+    def rate(self) -> Fraction:
+        """Epsilon per step of the grid."""
+        return self.epsilon / GRID
+
+    def ones(self, size: int) -> Values:
+        """Noised one-cells."""
+        return GRID + self.zeros(size)
+
+    def zeros(self, size: int) -> Values:
+        """Noised zero-cells."""
+        return self.uniform.discrete_laplace(1 / self.rate, size)
+
+    def count_above(self, level: float, size: int) -> tuple[float, int]:
+        """The step at or below `level` (at least one step above zero), and how many zero-cells reach it."""
+        step = max(1, math.floor(level * GRID))
+        return step, self.uniform.binomial(size, tail(step, self.rate))
+
+    def zeros_above(self, level: float, size: int) -> Values:
+        """Zero-cells given that they reach the step `level`."""
+        return int(level) + self.uniform.geometric(exp_minus(self.rate), size)
+
+
+def tail(step: int, rate: Fraction) -> Probability:
+    """P(discrete Laplace >= step) = q^step / (1 + q), for step >= 1 and q = exp(-rate)."""
+    q, power = exp_minus(rate), exp_minus(rate * step)
+    return Probability(lambda c: c.divide(power.evaluate(c), c.add(1, q.evaluate(c))), 5)
+
+
+def keep_top(ones: int, zeros: int, top: int, cells: Cells) -> Kept:
+    """The `top` largest among `ones` cells 1 + noise and `zeros` cells 0 + noise; ties are broken uniformly."""
+    if top in (0, ones + zeros):
+        return Kept(np.full(ones, top > 0), zeros if top else 0)
+    values = cells.ones(ones)
+    rivals = _reveal(zeros, top, cells)
     joint = np.concatenate([values, rivals])
-    level = np.partition(joint, len(joint) - top)[len(joint) - top]
+    cut = len(joint) - top
+    joint.partition(cut)
+    level = joint[cut]
     keep, from_zeros = values > level, int(np.count_nonzero(rivals > level))
     tied = np.flatnonzero(values == level)
     ties = len(tied) + int(np.count_nonzero(rivals == level))
-    chosen = sample_distinct(ties, top - int(keep.sum()) - from_zeros, noise)
+    chosen = sample_distinct(ties, top - int(np.count_nonzero(keep)) - from_zeros, cells.uniform)
     keep[tied[chosen[chosen < len(tied)]]] = True
     return Kept(keep, from_zeros + int(np.count_nonzero(chosen >= len(tied))))
 
 
-def _reveal(zeros: int, top: int, rate: Fraction, noise: Noise, slack: float = 6.0) -> Int:
-    """Values of the largest zero-cells, at least min(top, zeros) of them.
-
-    Cells are revealed above a falling threshold: first as many as are probably needed, then, if luck fell short, all
-    the others. What is revealed never depends on the one-cells, so the cells keep their joint distribution.
-    """
-    wanted = top + slack * math.sqrt(top) + 16
-    threshold = math.floor(math.log(zeros / wanted / 2) / float(rate)) if zeros > 2 * wanted else 0
-    if threshold < 1:
-        return noise.discrete_laplace(1 / rate, zeros)
-    count = noise.binomial(zeros, _tail(threshold, rate))
-    high = threshold + noise.geometric(exp_minus(rate), count)  # an exponential tail has no memory
-    if count >= top:
-        return high
-    return np.concatenate([high, _below(threshold, zeros - count, rate, noise)])
+def _reveal(zeros: int, top: int, cells: Cells) -> Values:
+    """Values of the largest zero-cells, at least min(top, zeros) of them."""
+    wanted = top + SLACK * math.sqrt(top) + 16
+    if zeros <= 2 * wanted:
+        return cells.zeros(zeros)
+    level, count = cells.count_above(math.log(zeros / wanted / 2) / float(cells.epsilon), zeros)
+    high = cells.zeros_above(level, count)
+    return high if count >= top else np.concatenate([high, _zeros_below(level, zeros - count, cells)])
 
 
-def _tail(threshold: int, rate: Fraction) -> Probability:
-    """P(discrete Laplace >= threshold) = q^threshold / (1 + q), for threshold >= 1 and q = exp(-rate)."""
-    q, power = exp_minus(rate), exp_minus(rate * threshold)
-    return Probability(lambda c: c.divide(power.evaluate(c), c.add(1, q.evaluate(c))), 5)
-
-
-def _below(threshold: int, count: int, rate: Fraction, noise: Noise) -> Int:
-    """Discrete Laplace draws given that they lie below `threshold` >= 1, by rejection of fewer than half."""
-    out = noise.discrete_laplace(1 / rate, count)
-    while len(bad := np.flatnonzero(out >= threshold)):
-        out[bad] = noise.discrete_laplace(1 / rate, len(bad))
+def _zeros_below(level: float, size: int, cells: Cells) -> Values:
+    """Zero-cells given that they lie below `level` > 0, by rejecting fewer than half."""
+    out = cells.zeros(size)
+    while len(bad := np.flatnonzero(out >= level)):
+        out[bad] = cells.zeros(len(bad))
     return out

@@ -1,0 +1,138 @@
+"""What an attack is: a frozen set of parameters that turns a target and a view into scored pairs."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.errors import InputError
+from edgeveil.registry import Registry
+from edgeveil.release.target import AttackerView, Target
+
+__all__ = ["ATTACKS", "Access", "Attack", "AttackResult", "Scored"]
+
+Access = Literal["none", "black-box", "white-box"]
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AttackResult:
+    """Scores of node pairs, higher = more likely an edge, and what they cost.
+
+    A whole-graph result is sparse: `unlisted` pairs are left out because all of them score at most `floor`.
+    """
+
+    pairs: Int
+    scores: Float
+    queries: int
+    rows: int
+    access: Access
+    seconds: float
+    attack: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    unlisted: int = 0
+    floor: float = 0.0
+    density: float | None = None
+
+    @property
+    def num_pairs(self) -> int:
+        """All pairs the attack is about, listed or not."""
+        return len(self.scores) + self.unlisted
+
+    def top(self, count: int) -> Int:
+        """Columns of the `count` best pairs, best first; ties in listed order."""
+        return np.argsort(-self.scores, kind="stable")[:count]
+
+    def predicted(self, density: float | None = None) -> Int:
+        """The pairs [2, m] that Algorithm 1 calls edges: the ceil(belief x pairs) best ones."""
+        belief = self.density if density is None else density
+        if belief is None or not 0 <= belief <= 1:
+            raise InputError(f"predicting edges needs a density belief in [0, 1], got {belief!r}; pass density=")
+        out: Int = self.pairs[:, self.top(math.ceil(belief * self.num_pairs - 1e-9))]
+        return out
+
+    def rest(self, edges_in_total: int, edges_listed: int) -> tuple[int, int]:
+        """(edges, non-edges) among the unlisted pairs: the `rest` argument of the metrics."""
+        edges = edges_in_total - edges_listed
+        return edges, self.unlisted - edges
+
+    def __repr__(self) -> str:
+        return f"AttackResult({self.attack}, {self.num_pairs:,} pairs, {self.queries} queries, {self.access})"
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What an attack's own code returns; `Attack.run` adds costs and names."""
+
+    scores: Float
+    pairs: Int | None = None  # None: the view's pairs, in order
+    access: Access = "black-box"
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    unlisted: int = 0
+    floor: float = 0.0
+    density: float | None = None  # a belief formed on the way; the view's own comes first
+
+
+class Attack(ABC):
+    """One published or new attack. Fields are its parameters; class facts say what it needs."""
+
+    reference: ClassVar[str] = ""
+    needs: ClassVar[frozenset[str]] = frozenset()  # of "answers", "features", "graded answers"
+
+    @abstractmethod
+    def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
+        """Score the view's pairs."""
+
+    def run(self, target: Target, view: AttackerView, seed: int = 0) -> AttackResult:
+        """Score the view's pairs and account for queries, rows and time."""
+        self._check(target, view)
+        queries, rows, started = target.queries, target.rows, time.perf_counter()
+        got = self.score(target, view, seed)
+        pairs = got.pairs
+        if pairs is None:
+            i, j = view.pair_positions()
+            pairs = np.stack([view.nodes[i], view.nodes[j]])
+        return AttackResult(
+            pairs=pairs,
+            scores=got.scores,
+            queries=target.queries - queries,
+            rows=target.rows - rows,
+            access=got.access,
+            seconds=time.perf_counter() - started,
+            attack=_name(self),
+            params={**asdict(self), **got.facts},  # type: ignore[call-overload]
+            notes=got.notes,
+            unlisted=got.unlisted,
+            floor=got.floor,
+            density=got.density if view.density is None else view.density,
+        )
+
+    def _check(self, target: Target, view: AttackerView) -> None:
+        if "features" in self.needs and view.features is None:
+            raise InputError(f"{_name(self)} needs the nodes' features; pass features= (model space, one row per node)")
+        if "graded answers" in self.needs and target.answer_kind == "labels":
+            raise InputError(
+                f"{_name(self)} needs logits or probabilities, but this target answers labels only; "
+                "use linkteller-labels"
+            )
+
+
+ATTACKS: Registry[Attack] = Registry("attack", "edgeveil.attacks", "edgeveil.attacks")
+
+
+def _name(attack: Attack) -> str:
+    best = type(attack).__name__.lower()
+    for entry in ATTACKS:
+        if entry.cls is type(attack) and all(getattr(attack, k) == v for k, v in entry.preset.items()):
+            best = entry.name
+    return best

@@ -1,0 +1,278 @@
+"""The wall: all that an attack may touch is a `Target` (questions, counted) and an `AttackerView` (what Bob knows)."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from edgeveil.errors import InputError, TargetError, UnknownNameError
+
+__all__ = ["AnswerKind", "AttackerView", "CallableTarget", "LocalTarget", "Target", "check_nodes"]
+
+AnswerKind = Literal["logits", "probabilities", "labels"]
+KINDS: tuple[AnswerKind, ...] = ("logits", "probabilities", "labels")
+Int = NDArray[np.int64]
+Influence = Callable[[Int], sp.csr_matrix]
+
+
+class Target(ABC):
+    """A model behind an interface. `queries` counts questions, `rows` the prediction rows that came back."""
+
+    num_nodes: int
+    answer_kind: AnswerKind = "logits"
+    influence: Influence | None = None  # only a model at hand (white box) offers it
+    features: Any = None  # model-space features of all nodes, where the target's owner shares them
+
+    def __init__(self) -> None:
+        self.queries = 0
+        self.rows = 0
+        self._width: int | None = None
+
+    def query(self, features: Any = None, nodes: Any = None, induced: bool = False) -> NDArray[Any]:
+        """One question, with the meaning of `Release.predict`; labels come back as integers [rows].
+
+        A failed or nonsensical answer raises `TargetError` and is not counted.
+        """
+        ids = None if nodes is None else check_nodes(nodes, self.num_nodes)
+        if induced and ids is None:
+            raise InputError("induced=True needs nodes: the subgraph to answer on")
+        expected = len(ids) if ids is not None and (induced or features is None) else self.num_nodes
+        answer = self._checked(self._answer(features, ids, induced), expected)
+        self.queries += 1
+        self.rows += len(answer)
+        return answer
+
+    @abstractmethod
+    def _answer(self, features: Any, nodes: Int | None, induced: bool) -> Any:
+        """The raw answer to one valid question."""
+
+    def _checked(self, answer: Any, expected: int) -> NDArray[Any]:
+        """Turn the raw answer into an array, or say exactly why it is no prediction."""
+        at = f"query {self.queries + 1}"
+        try:
+            out = np.asarray(answer)
+        except (ValueError, TypeError) as error:
+            raise TargetError(f"{at}: the target answered {type(answer).__name__}, not an array") from error
+        if self.answer_kind == "labels" and out.ndim == 1 and out.dtype.kind in "iu":
+            if len(out) != expected:
+                raise TargetError(f"{at}: expected {expected} labels, got {len(out)}")
+            return out.astype(np.int64)
+        if out.dtype.kind not in "fiu" or self.answer_kind == "labels":
+            raise TargetError(f"{at}: expected {self.answer_kind}, got an array of {out.dtype} [{out.ndim}-D]")
+        if out.ndim != 2 or len(out) != expected or (self._width is not None and out.shape[1] != self._width):
+            want = f"[{expected}, {self._width or 'classes'}]"
+            raise TargetError(f"{at}: expected an answer of shape {want}, got {list(out.shape)}")
+        if not np.isfinite(out).all():
+            row = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
+            raise TargetError(f"{at}: the answer for row {row} is NaN or infinite; nothing can be learned from it")
+        self._width = out.shape[1]
+        return out.astype(np.float64)
+
+    @staticmethod
+    def local(
+        release: Any, answer: AnswerKind = "logits", decimals: int | None = None, dtype: str = "float64"
+    ) -> LocalTarget:
+        """A release in this process, answering as coarsely as asked (see `LocalTarget`)."""
+        return LocalTarget(release, answer, decimals, dtype)
+
+    @staticmethod
+    def from_callable(
+        fn: Callable[..., Any],
+        num_nodes: int | None = None,
+        *,
+        features: Any = None,
+        answer: AnswerKind = "logits",
+        timeout: float | None = None,
+    ) -> CallableTarget:
+        """A user's own model (see `CallableTarget`)."""
+        return CallableTarget(fn, num_nodes, features=features, answer=answer, timeout=timeout)
+
+
+class LocalTarget(Target):
+    """A release in this process. `decimals` rounds what is answered, `dtype="float32"` computes in single precision.
+
+    Exact influence is offered only for full answers: a coarser target stands for a real black box.
+    """
+
+    def __init__(
+        self, release: Any, answer: AnswerKind = "logits", decimals: int | None = None, dtype: str = "float64"
+    ) -> None:
+        super().__init__()
+        if answer not in KINDS:
+            raise UnknownNameError("kind of answer", str(answer), KINDS)
+        if dtype not in ("float64", "float32"):
+            raise UnknownNameError("dtype", dtype, ("float64", "float32"))
+        self._release = release
+        self.num_nodes = release.num_nodes
+        self.answer_kind = answer
+        self._decimals = decimals
+        self._dtype = dtype
+        self._multilabel = bool(getattr(release, "multilabel", False))
+        self.features = getattr(release, "matrix", None)
+        if answer == "logits" and decimals is None and dtype == "float64":
+            self.influence = getattr(release, "influence", None)
+
+    def _answer(self, features: Any, nodes: Int | None, induced: bool) -> Any:
+        precision = {} if self._dtype == "float64" else {"dtype": self._dtype}
+        logits = np.asarray(self._release.predict(features=features, nodes=nodes, induced=induced, **precision))
+        if self.answer_kind == "labels":
+            return logits.argmax(axis=1).astype(np.int64)
+        out = logits if self.answer_kind == "logits" else _probabilities(logits, self._multilabel)
+        out = out.astype(self._dtype)
+        return out if self._decimals is None else np.round(out, self._decimals)
+
+
+def _probabilities(logits: NDArray[Any], multilabel: bool) -> NDArray[Any]:
+    if multilabel:
+        return 1 / (1 + np.exp(-logits))
+    exp = np.exp(logits - logits.max(axis=1, keepdims=True))
+    out: NDArray[Any] = exp / exp.sum(axis=1, keepdims=True)
+    return out
+
+
+class CallableTarget(Target):
+    """A Python function as the model.
+
+    With base `features` [n, d] the function takes one full feature matrix and returns one row per node. Without, it
+    has the signature of `Release.predict`: ``fn(features=None, nodes=None, induced=False)``. `timeout` (seconds)
+    turns a silent function into a `TargetError`; its thread is left behind.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        num_nodes: int | None = None,
+        *,
+        features: Any = None,
+        answer: AnswerKind = "logits",
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__()
+        if answer not in KINDS:
+            raise UnknownNameError("kind of answer", str(answer), KINDS)
+        if num_nodes is None and features is None:
+            raise InputError("a callable target needs num_nodes, or the base features of all nodes")
+        self.num_nodes = features.shape[0] if num_nodes is None else num_nodes
+        self.answer_kind = answer
+        self._fn = fn
+        self.features = features
+        self._timeout = timeout
+
+    def _answer(self, features: Any, nodes: Int | None, induced: bool) -> Any:
+        if self.features is None:
+            return self._call(features=features, nodes=nodes, induced=induced)
+        if induced:
+            raise TargetError("this target answers for the whole graph only; it cannot answer on an induced subgraph")
+        if features is None:
+            out = self._call(self.features)
+            return out if nodes is None else np.asarray(out)[nodes]
+        return self._call(features if nodes is None else replace_rows(self.features, nodes, features))
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        if self._timeout is None:
+            return self._guarded(*args, **kwargs)
+        box: list[Any] = []
+
+        def work() -> None:
+            try:
+                box.append((True, self._fn(*args, **kwargs)))
+            except Exception as error:  # handed to the caller's thread
+                box.append((False, error))
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(self._timeout)
+        if not box:
+            raise TargetError(
+                f"query {self.queries + 1}: no answer within {self._timeout:g} s. Record the target "
+                "(RecordedTarget) and run the attack again: answered queries are not asked twice"
+            )
+        done, value = box[0]
+        if done:
+            return value
+        return self._guarded_raise(value)
+
+    def _guarded(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._fn(*args, **kwargs)
+        except Exception as error:
+            return self._guarded_raise(error)
+
+    def _guarded_raise(self, error: Exception) -> Any:
+        if isinstance(error, (TargetError, InputError)):
+            raise error
+        raise TargetError(
+            f"query {self.queries + 1}: the target failed with {type(error).__name__}: {error}"
+        ) from error
+
+
+def replace_rows(base: Any, nodes: Int, rows: Any) -> Any:
+    """A copy of a feature matrix (array or CSR) with some rows replaced."""
+    if not sp.issparse(base):
+        out = np.array(base, dtype=np.float64)
+        out[nodes] = rows
+        return out
+    keep = np.ones(base.shape[0])
+    keep[nodes] = 0
+    place = sp.csr_matrix((np.ones(len(nodes)), (nodes, np.arange(len(nodes)))), shape=(base.shape[0], len(nodes)))
+    return (sp.diags(keep) @ base + place @ sp.csr_matrix(rows)).tocsr()
+
+
+def check_nodes(nodes: Any, num_nodes: int, what: str = "nodes") -> Int:
+    """Distinct known node numbers (or a boolean mask) as int64, in the given order."""
+    ids = np.atleast_1d(np.asarray(nodes))
+    if ids.dtype == np.bool_ and ids.shape == (num_nodes,):
+        ids = np.flatnonzero(ids)
+    if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu":
+        raise InputError(f"{what} must be a non-empty list of node numbers, got {nodes!r}")
+    bad = ids[(ids < 0) | (ids >= num_nodes)]
+    if len(bad):
+        raise InputError(f"unknown node {bad[0]} in {what}; the target answers for nodes 0..{num_nodes - 1}")
+    values, counts = np.unique(ids, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(f"node {values[counts > 1][0]} is repeated in {what}; name each node once")
+    return ids.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AttackerView:
+    """What Bob knows: his nodes of interest (in his order), their model-space features, and perhaps more.
+
+    `features` has one row per node of `nodes` (array, CSR, or anything with ``rows(positions)``). `pairs` [2, P]
+    names the pairs he asks about (default: all among `nodes`). `known_edges` [2, K] he has from elsewhere,
+    `density` is his belief, `controlled_features` the columns he can alter (default: all).
+    """
+
+    nodes: Int
+    features: Any = None
+    pairs: Int | None = None
+    known_edges: Int | None = None
+    density: float | None = None
+    controlled_features: Int | None = None
+    whole_graph: bool = False
+
+    def rows(self, positions: Any) -> NDArray[np.float64]:
+        """Dense feature rows of the nodes at these positions."""
+        if self.features is None:
+            raise InputError("this attack needs the nodes' features, and the attacker's view has none")
+        at = np.atleast_1d(np.asarray(positions, np.int64))
+        if hasattr(self.features, "rows"):
+            return np.asarray(self.features.rows(at), np.float64)
+        part = self.features[at]
+        return np.asarray(part.todense() if sp.issparse(part) else part, np.float64)
+
+    def pair_positions(self) -> tuple[Int, Int]:
+        """Positions in `nodes` of every pair to score: the given pairs, else all i < j in order."""
+        if self.pairs is None:
+            i, j = np.triu_indices(len(self.nodes), 1)
+            return i.astype(np.int64), j.astype(np.int64)
+        order = np.argsort(self.nodes)
+        at = order[np.searchsorted(self.nodes[order], self.pairs)]
+        return at[0], at[1]

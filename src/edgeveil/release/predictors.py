@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,9 +12,9 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import StorageError, UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
-from edgeveil.models.influence import influence
-from edgeveil.models.spec import ModelSpec, build
-from edgeveil.models.train import evaluate_logits, load_arrays, state_arrays
+from edgeveil.models.assemble import build, load_arrays, predict_logits, state_arrays
+from edgeveil.models.spec import ModelSpec
+from edgeveil.models.structure import Structure
 
 __all__ = ["PREDICTORS", "GraphPredictor", "Predictor", "TabularPredictor", "predictor_from_state"]
 
@@ -78,21 +77,19 @@ class GraphPredictor(Predictor):
         self.num_outputs = model.num_outputs
 
     @cached_property
-    def _double(self) -> Any:
-        return copy.deepcopy(self.model).double().eval()
-
-    @cached_property
-    def _structure(self) -> Any:
-        return self._double.prepare(self.adjacency)
+    def _structure(self) -> Structure:
+        return Structure(self.adjacency)
 
     def logits(self, x: FeatureMatrix) -> Logits:
-        return evaluate_logits(self._double, x, self._structure)
+        return predict_logits(self.model, x, self._structure)
 
     def induced(self, nodes: NDArray[np.int64]) -> GraphPredictor:
         return GraphPredictor(self.spec, self.model, self.adjacency[nodes][:, nodes].tocsr())
 
     def influence(self, x: FeatureMatrix, nodes: NDArray[np.int64], targets: NDArray[np.int64]) -> sp.csr_matrix:
-        return influence(self._double, x, self.adjacency, nodes, targets)
+        from edgeveil.models.influence import influence
+
+        return influence(self.model, x, self.adjacency, nodes, targets)
 
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
         settings = {"model": self.spec.to_json(), "inputs": self.model.num_features, "outputs": self.num_outputs}
@@ -118,12 +115,8 @@ class TabularPredictor(Predictor):
         self.num_nodes = num_nodes
         self.num_outputs = model.num_outputs
 
-    @cached_property
-    def _double(self) -> Any:
-        return copy.deepcopy(self.model).double().eval()
-
     def logits(self, x: FeatureMatrix) -> Logits:
-        return evaluate_logits(self._double, x, None)
+        return predict_logits(self.model, x, no_edges(self.num_nodes))
 
     def induced(self, nodes: NDArray[np.int64]) -> TabularPredictor:
         return TabularPredictor(self.spec, self.model, len(nodes))
@@ -136,6 +129,11 @@ class TabularPredictor(Predictor):
     def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> TabularPredictor:
         spec, model = _rebuild(settings, weights)
         return cls(spec, model, int(settings["num_nodes"]))
+
+
+def no_edges(num_nodes: int) -> Structure:
+    """The structure of a graph without edges, for models that never look at one."""
+    return Structure(sp.csr_matrix((num_nodes, num_nodes), dtype=np.float32))
 
 
 def _rebuild(settings: dict[str, Any], weights: Arrays) -> tuple[ModelSpec, Any]:

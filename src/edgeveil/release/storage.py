@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.errors import StorageError
@@ -54,7 +55,7 @@ def save_release(release: Release, path: Path) -> Path:
     except OSError as error:
         raise StorageError(f"cannot write beside {path}: {error.strerror or error}") from error
     try:
-        files = {"weights.npz": weights, "features.npz": release.matrix.state(), structure_file: structure}
+        files = {"weights.npz": weights, "features.npz": _feature_arrays(release.matrix), structure_file: structure}
         sums = {name: _write(scratch / name, arrays, secret=name == "private_graph.npz") for name, arrays in files.items()}
         manifest = {
             "format": FORMAT,
@@ -92,8 +93,29 @@ def load_release(path: Path) -> Release:
         contains_private_graph=manifest["contains_private_graph"],
         guarantee=Guarantee.from_json(manifest["guarantee"]),
         predictor=predictor_from_state(kind["kind"], kind["settings"], arrays["weights.npz"], structure),
-        matrix=FeatureMatrix.from_state(arrays["features.npz"]),
+        matrix=_features_from(arrays["features.npz"]),
     )
+
+
+def _feature_arrays(matrix: FeatureMatrix) -> Arrays:
+    """S, shift and replaced rows as they are, so that a loaded release computes to the same bit."""
+    values = matrix.values
+    arrays = (
+        {"data": values.data, "indices": values.indices, "indptr": values.indptr, "shape": np.array(values.shape)}
+        if sp.issparse(values)
+        else {"values": values}
+    )
+    extra = {"shift": matrix.shift, "nodes": matrix.nodes, "replaced": matrix.replaced}
+    return arrays | {key: array for key, array in extra.items() if array is not None}
+
+
+def _features_from(arrays: Arrays) -> FeatureMatrix:
+    values: Any = arrays.get("values")
+    if values is None:
+        parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+        values = sp.csr_matrix(parts, shape=tuple(int(s) for s in arrays["shape"]))
+    matrix = FeatureMatrix(values, arrays.get("shift"))
+    return matrix.with_rows(arrays["nodes"], arrays["replaced"]) if "nodes" in arrays else matrix
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

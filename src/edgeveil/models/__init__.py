@@ -1,1 +1,70 @@
-"""The learner: models on our own sparse operators, one training loop, the presets of the papers."""
+"""The learner: seven node classifiers on our own sparse operators, one training loop, the papers' settings.
+
+Names are loaded on first use, so that reading a model name or a preset does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgeveil.models.assemble import build, load_arrays, predict_logits, state_arrays
+    from edgeveil.models.base import Model
+    from edgeveil.models.checkpoint import Checkpoint
+    from edgeveil.models.objective import CrossEntropy, Objective
+    from edgeveil.models.presets import Preset, preset
+    from edgeveil.models.settings import TrainSpec
+    from edgeveil.models.spec import MODELS, ModelSpec, layers_reach
+    from edgeveil.models.structure import Structure
+    from edgeveil.models.train import EvalSet, History, fit
+
+_HOME = {
+    "Model": "base",
+    "build": "assemble",
+    "load_arrays": "assemble",
+    "predict_logits": "assemble",
+    "state_arrays": "assemble",
+    "Checkpoint": "checkpoint",
+    "CrossEntropy": "objective",
+    "Objective": "objective",
+    "Preset": "presets",
+    "preset": "presets",
+    "TrainSpec": "settings",
+    "MODELS": "spec",
+    "ModelSpec": "spec",
+    "layers_reach": "spec",
+    "Structure": "structure",
+    "EvalSet": "train",
+    "History": "train",
+    "fit": "train",
+}
+
+__all__ = [
+    "MODELS",
+    "Checkpoint",
+    "CrossEntropy",
+    "EvalSet",
+    "History",
+    "Model",
+    "ModelSpec",
+    "Objective",
+    "Preset",
+    "Structure",
+    "TrainSpec",
+    "build",
+    "fit",
+    "layers_reach",
+    "load_arrays",
+    "predict_logits",
+    "preset",
+    "state_arrays",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,78 @@
+"""From a description to a model, from a model to arrays and back, and from features to logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch.func import functional_call
+
+from edgeveil.errors import InputError, StorageError
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.models import threads
+from edgeveil.models.attention import attention_layers
+from edgeveil.models.base import Model
+from edgeveil.models.gcn import gcn_layers
+from edgeveil.models.mlp import mlp_layers
+from edgeveil.models.sage import neighbour_layers
+from edgeveil.models.spec import ModelSpec
+from edgeveil.seeds import derive
+
+__all__ = ["build", "load_arrays", "predict_logits", "state_arrays"]
+
+_LAYERS = {
+    "gcn": gcn_layers,
+    "mlp": mlp_layers,
+    "sage": neighbour_layers,
+    "graphconv": neighbour_layers,
+    "gat": attention_layers,
+    "gatv2": attention_layers,
+    "transformer": attention_layers,
+}
+
+
+def build(spec: ModelSpec, num_features: int, num_outputs: int, seed: int) -> Model:
+    """A freshly initialised float32 model; torch's global generator is left as it was."""
+    if num_features < 1 or num_outputs < 1:
+        raise InputError(f"a model needs at least one feature and one output, got {num_features} and {num_outputs}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, "model", "weights"))
+        return Model(spec, num_features, num_outputs, _LAYERS[spec.name](spec, num_features, num_outputs))
+
+
+def state_arrays(model: Model) -> dict[str, NDArray[Any]]:
+    """Copies of all weights by name."""
+    return {name: value.detach().numpy().copy() for name, value in model.state_dict().items()}
+
+
+def load_arrays(model: Model, arrays: dict[str, NDArray[Any]]) -> None:
+    """Put weights from `state_arrays` into a model built from the same spec and sizes."""
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    given = {name: tuple(value.shape) for name, value in arrays.items()}
+    if expected != given:
+        odd = sorted(k for k in expected.keys() | given.keys() if expected.get(k) != given.get(k))
+        raise StorageError(
+            f"these weights belong to another model: {odd[0]} is {given.get(odd[0], 'missing')} in the file and "
+            f"{expected.get(odd[0], 'absent')} in the model ({len(odd)} such arrays); load them into the model "
+            "they came from"
+        )
+    model.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
+
+
+def predict_logits(
+    model: Model, x: FeatureMatrix, adjacency: Any, dtype: str = "float64", *, num_threads: int | None = None
+) -> NDArray[Any]:
+    """Logits of all nodes in evaluation mode. `adjacency` may be a prepared `Structure`, which saves work."""
+    kind: torch.dtype = getattr(torch, dtype)
+    weights = {name: value.detach().to(kind) for name, value in model.state_dict().items()}
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), threads.limited(num_threads):
+            structure = model.prepare(adjacency)
+            out = functional_call(model, weights, (FeatureMatrix.wrap(x).torch(kind), structure))
+    finally:
+        model.train(was_training)
+    logits: NDArray[Any] = out.numpy()
+    return logits

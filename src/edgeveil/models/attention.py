@@ -1,0 +1,155 @@
+"""Layers that learn their edge weights: GAT, GATv2 and the graph transformer.
+
+Per entry of the adjacency only the scores of the heads are kept, never a message: y = sum_j a_ij h_j runs as one
+weighted sparse product per head.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from edgeveil.models.base import Layer, Linear, initialise
+from edgeveil.models.ops import Features, matmul, sddmm, segment_softmax, weighted_spmm
+from edgeveil.models.pattern import Pattern
+from edgeveil.models.spec import ModelSpec
+from edgeveil.models.structure import Structure
+
+__all__ = ["AttentionLayer", "GATLayer", "GATv2Layer", "TransformerLayer", "attention_layers"]
+
+SLOPE = 0.2
+_CHUNK = 1 << 21  # numbers a chunk of GATv2 scores may hold at once
+
+
+def _attention_vector(heads: int, width: int) -> nn.Parameter:
+    vector = nn.Parameter(torch.empty(heads, width))
+    initialise(vector, None, "glorot")
+    return vector
+
+
+class AttentionLayer(Layer):
+    """Softmax-weighted sum of neighbours per head; heads are concatenated, or averaged in the last layer."""
+
+    loops = True
+
+    def __init__(self, num_in: int, width: int, *, heads: int, concat: bool, bias: bool, skip: bool) -> None:
+        super().__init__()
+        self.num_in, self.width, self.heads, self.concat = num_in, width, heads, concat
+        out = heads * width if concat else width
+        self.bias = nn.Parameter(torch.zeros(out)) if bias else None
+        self.skip = Linear(num_in, out, bias=self.skip_bias and bias) if skip else None
+
+    skip_bias = False
+
+    def attend(self, x: Features, pattern: Pattern) -> tuple[Tensor, Tensor]:
+        """Scores [nnz, heads] before the softmax, and the values [n, heads * width] to be mixed."""
+        raise NotImplementedError
+
+    def forward(self, x: Features, structure: Structure) -> Tensor:
+        """Attend, mix, join the heads."""
+        pattern = structure.pattern(loops=self.loops)
+        scores, values = self.attend(x, pattern)
+        weights = segment_softmax(scores, pattern)
+        parts = [
+            weighted_spmm(weights[:, h], values[:, h * self.width : (h + 1) * self.width], pattern)
+            for h in range(self.heads)
+        ]
+        out = torch.cat(parts, dim=1) if self.concat else torch.stack(parts).mean(0)
+        if self.bias is not None:
+            out = out + self.bias
+        return out if self.skip is None else out + self.skip(x)
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0], self.heads, self.width)
+
+
+class GATLayer(AttentionLayer):
+    """Veličković et al. 2018: e_ij = LeakyReLU(a_src · W x_j + a_dst · W x_i), self-loops included."""
+
+    def __init__(self, num_in: int, width: int, *, heads: int, concat: bool, bias: bool, skip: bool) -> None:
+        super().__init__(num_in, width, heads=heads, concat=concat, bias=bias, skip=skip)
+        self.weight = Linear(num_in, heads * width, bias=False, init="glorot")
+        self.source, self.target = _attention_vector(heads, width), _attention_vector(heads, width)
+
+    def attend(self, x: Features, pattern: Pattern) -> tuple[Tensor, Tensor]:
+        """Scores are sums of two per-node numbers: nothing per edge but themselves."""
+        values = self.weight(x)
+        split = self._by_head(values)
+        from_source, from_target = (split * self.source).sum(-1), (split * self.target).sum(-1)
+        return nn.functional.leaky_relu(from_source[pattern.column] + from_target[pattern.row], SLOPE), values
+
+
+class GATv2Layer(AttentionLayer):
+    """Brody et al. 2022: e_ij = a · LeakyReLU(W_l x_j + W_r x_i), self-loops included.
+
+    The nonlinearity sits inside the product, so edges are scored in chunks, which training recomputes going backward.
+    """
+
+    def __init__(self, num_in: int, width: int, *, heads: int, concat: bool, bias: bool, skip: bool) -> None:
+        super().__init__(num_in, width, heads=heads, concat=concat, bias=bias, skip=skip)
+        self.source = Linear(num_in, heads * width, bias=bias, init="glorot")
+        self.target = Linear(num_in, heads * width, bias=bias, init="glorot")
+        self.vector = _attention_vector(heads, width)
+
+    def attend(self, x: Features, pattern: Pattern) -> tuple[Tensor, Tensor]:
+        """Chunked additive attention."""
+        values, wanted = self.source(x), self.target(x)
+        step = max(1, _CHUNK // max(self.heads * self.width, 1))
+        recompute = self.training and torch.is_grad_enabled() and pattern.nnz > step
+        parts = []
+        for at in range(0, pattern.nnz, step):
+            j, i = pattern.column[at : at + step], pattern.row[at : at + step]
+            if recompute:
+                parts.append(
+                    checkpoint(self._score, values, wanted, j, i, use_reentrant=False, preserve_rng_state=False)
+                )
+            else:
+                parts.append(self._score(values, wanted, j, i))
+        return (torch.cat(parts) if parts else values.new_zeros(0, self.heads)), values
+
+    def _score(self, values: Tensor, wanted: Tensor, j: Tensor, i: Tensor) -> Tensor:
+        return (nn.functional.leaky_relu(self._by_head(values[j] + wanted[i]), SLOPE) * self.vector).sum(-1)
+
+
+class TransformerLayer(AttentionLayer):
+    """Shi et al. 2021: e_ij = <q_i, k_j> / sqrt(width) over neighbours, values and a linear skip; no self-loops."""
+
+    loops = False
+    skip_bias = True
+
+    def __init__(self, num_in: int, width: int, *, heads: int, concat: bool, bias: bool, skip: bool) -> None:
+        super().__init__(num_in, width, heads=heads, concat=concat, bias=False, skip=skip)
+        if self.skip is not None:
+            self.skip = Linear(num_in, heads * width if concat else width, bias=bias)
+        self.query = Linear(num_in, heads * width, bias=bias)
+        self.key = Linear(num_in, heads * width, bias=bias)
+        self.value = Linear(num_in, heads * width, bias=bias)
+
+    def attend(self, x: Features, pattern: Pattern) -> tuple[Tensor, Tensor]:
+        """Scaled dot products on the entries of the adjacency only."""
+        joined = matmul(x, torch.cat([self.query.weight, self.key.weight, self.value.weight], dim=1))
+        if self.query.bias is not None and self.key.bias is not None and self.value.bias is not None:
+            joined = joined + torch.cat([self.query.bias, self.key.bias, self.value.bias])
+        query, key, value = joined.chunk(3, dim=1)
+        scores = [
+            sddmm(query[:, at : at + self.width], key[:, at : at + self.width], pattern)
+            for at in range(0, self.heads * self.width, self.width)
+        ]
+        return torch.stack(scores, dim=1) / math.sqrt(self.width), value
+
+
+KINDS: dict[str, type[AttentionLayer]] = {"gat": GATLayer, "gatv2": GATv2Layer, "transformer": TransformerLayer}
+
+
+def attention_layers(spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
+    """Hidden layers with `heads` concatenated heads of width `hidden`; a last layer with `out_heads` averaged ones."""
+    kind, layers, width = KINDS[spec.name], list[Layer](), num_features
+    for depth in range(spec.layers):
+        last = depth + 1 == spec.layers
+        heads, out = (spec.out_heads, num_outputs) if last else (spec.heads, spec.hidden)
+        layers.append(kind(width, out, heads=heads, concat=not last, bias=spec.bias != "none", skip=spec.has_skip))
+        width = heads * out
+    return layers

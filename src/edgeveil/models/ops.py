@@ -1,0 +1,151 @@
+"""Differentiable products with features and with learnt edge weights; no nnz x width array is kept.
+
+`weighted_spmm` and `sddmm` are each other's derivatives: y_i = sum_j a_ij x_j and s_ij = <q_i, k_j> over the entries
+of one fixed pattern. Both are bilinear, so forward mode needs nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgeveil.graph.operand import FeatureOperand
+from edgeveil.graph.spmm import csr_product, csr_tensor
+from edgeveil.models.pattern import Pattern
+
+__all__ = ["Features", "matmul", "num_columns", "num_rows", "sddmm", "segment_softmax", "weighted_spmm"]
+
+Features = FeatureOperand | Tensor
+"""What a model accepts as x: the operand of a `FeatureMatrix`, or a dense tensor."""
+
+_CHUNK = 1 << 22  # numbers gathered at once by a chunked edge loop (32 MB in float64)
+
+
+def matmul(x: Features, weight: Tensor) -> Tensor:
+    """x @ weight for sparse, standardised or dense features."""
+    return x.matmul(weight) if isinstance(x, FeatureOperand) else x @ weight
+
+
+def num_rows(x: Features) -> int:
+    """Number of nodes."""
+    return int(x.shape[0])
+
+
+def num_columns(x: Features) -> int:
+    """Number of features."""
+    return int(x.shape[1])
+
+
+def _product(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
+    return csr_product(csr_tensor(pattern.crow, pattern.col, values, pattern.shape), x)
+
+
+def _inner(q: Tensor, k: Tensor, pattern: Pattern) -> Tensor:
+    step = max(1, _CHUNK // max(q.shape[1], 1))
+    parts = [
+        (q[pattern.row[at : at + step]] * k[pattern.column[at : at + step]]).sum(-1)
+        for at in range(0, pattern.nnz, step)
+    ]
+    return torch.cat(parts) if parts else q.new_zeros(0)
+
+
+def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else a + b
+
+
+def _looped(function: Any, in_dims: tuple[int | None, ...], inputs: tuple[Any, ...], size: int) -> tuple[Tensor, int]:
+    """A vmap rule that runs the function once per batch entry."""
+    outs = []
+    for i in range(size):
+        picked = [
+            x if d is None else x.select(d, i) for x, d in zip(inputs[:-1], in_dims[: len(inputs) - 1], strict=True)
+        ]
+        outs.append(function(*picked, inputs[-1]))
+    return torch.stack(outs), 0
+
+
+class _WeightedSpMM(torch.autograd.Function):
+    @staticmethod
+    def forward(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
+        return _product(values, x, pattern)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0], inputs[1])
+        ctx.save_for_forward(inputs[0], inputs[1])
+        ctx.pattern = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        values, x = ctx.saved_tensors
+        pattern: Pattern = ctx.pattern
+        to_values = sddmm(grad, x, pattern) if ctx.needs_input_grad[0] else None
+        to_x = weighted_spmm(values[pattern.order], grad, pattern.T) if ctx.needs_input_grad[1] else None
+        return to_values, to_x, None
+
+    @staticmethod
+    def jvp(ctx: Any, d_values: Tensor | None, d_x: Tensor | None, _: None) -> Tensor | None:
+        values, x = ctx.saved_tensors
+        first = None if d_values is None else weighted_spmm(d_values, x, ctx.pattern)
+        return _plus(first, None if d_x is None else weighted_spmm(values, d_x, ctx.pattern))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, values: Tensor, x: Tensor, pattern: Pattern) -> tuple[Tensor, int]:
+        if in_dims[0] is None:
+            n, batch, width = (x := x.movedim(in_dims[1], 1)).shape
+            folded = weighted_spmm(values, x.reshape(n, batch * width), pattern)
+            return folded.reshape(pattern.shape[0], batch, width), 1
+        return _looped(weighted_spmm, in_dims, (values, x, pattern), info.batch_size)
+
+
+class _SDDMM(torch.autograd.Function):
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, pattern: Pattern) -> Tensor:
+        return _inner(q, k, pattern)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0], inputs[1])
+        ctx.save_for_forward(inputs[0], inputs[1])
+        ctx.pattern = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        q, k = ctx.saved_tensors
+        pattern: Pattern = ctx.pattern
+        to_q = weighted_spmm(grad, k, pattern) if ctx.needs_input_grad[0] else None
+        to_k = weighted_spmm(grad[pattern.order], q, pattern.T) if ctx.needs_input_grad[1] else None
+        return to_q, to_k, None
+
+    @staticmethod
+    def jvp(ctx: Any, d_q: Tensor | None, d_k: Tensor | None, _: None) -> Tensor | None:
+        q, k = ctx.saved_tensors
+        first = None if d_q is None else sddmm(d_q, k, ctx.pattern)
+        return _plus(first, None if d_k is None else sddmm(q, d_k, ctx.pattern))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, q: Tensor, k: Tensor, pattern: Pattern) -> tuple[Tensor, int]:
+        return _looped(sddmm, in_dims, (q, k, pattern), info.batch_size)
+
+
+def weighted_spmm(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
+    """y_i = sum over entries (i, j) of values_ij x_j; differentiable in both."""
+    out: Tensor = _WeightedSpMM.apply(values, x, pattern)  # type: ignore[no-untyped-call]
+    return out
+
+
+def sddmm(q: Tensor, k: Tensor, pattern: Pattern) -> Tensor:
+    """s_ij = <q_i, k_j> for every entry of the pattern; differentiable in both."""
+    out: Tensor = _SDDMM.apply(q, k, pattern)  # type: ignore[no-untyped-call]
+    return out
+
+
+def segment_softmax(scores: Tensor, pattern: Pattern) -> Tensor:
+    """Softmax of [nnz, H] scores over the entries of each row."""
+    index = pattern.row.unsqueeze(-1).expand_as(scores)
+    top = scores.new_full((pattern.shape[0], scores.shape[1]), -torch.inf)
+    top = top.scatter_reduce(0, index, scores.detach(), "amax")
+    weights = torch.exp(scores - top[pattern.row])
+    return weights / (pattern.indicator @ weights)[pattern.row]

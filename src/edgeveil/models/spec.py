@@ -1,0 +1,114 @@
+"""The description of a model: everything `build` needs besides the sizes of the data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from edgeveil.errors import InputError, UnknownNameError
+from edgeveil.registry import canonical
+
+__all__ = ["ACTIVATIONS", "BIASES", "INITS", "MODELS", "NORMS", "ModelSpec", "Settings", "layers_reach"]
+
+MODELS = ("gcn", "gat", "gatv2", "sage", "graphconv", "transformer", "mlp")
+NORMS = ("first-order", "aug", "bingge", "aug-rwalk")
+ACTIVATIONS = ("relu", "selu", "elu")
+BIASES = ("after", "before", "none")
+INITS = ("glorot", "uniform-out", "uniform-in")
+ATTENTION = ("gat", "gatv2", "transformer")
+
+S = TypeVar("S", bound="Settings")
+
+
+class Settings:
+    """A frozen dataclass that travels as plain JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready dictionary of all fields."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    @classmethod
+    def from_json(cls: type[S], data: dict[str, Any] | str) -> S:
+        """The inverse of `to_json`; also reads the JSON text. Unknown fields are an error that names them."""
+        values = json.loads(data) if isinstance(data, str) else dict(data)
+        known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+        for key in values:
+            if key not in known:
+                raise UnknownNameError(f"field of {cls.__name__}", key, known)
+        return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(Settings):
+    """A node classifier. `layers` counts weight layers; `hidden` is the width per head where there are heads.
+
+    bias: "after" the aggregation (LinkTeller), "before" it (LPGNet's GCN) or "none" (LPGNet's MLPs); True and False
+    mean "after" and "none". heads/out_heads: attention heads of the hidden layers (concatenated) and of the last one
+    (averaged). skip: a linear residual around each layer; None is the model's own habit (transformer: yes, others:
+    no). fanout: GraphSAGE samples that many neighbours per node and layer while training. kprop: K_x steps of KProp
+    in front. init: None is the layer's usual one; "uniform-out" is the U(±1/sqrt(out)) of LinkTeller's code.
+    """
+
+    name: str = "gcn"
+    hidden: int = 16
+    layers: int = 2
+    dropout: float = 0.5
+    norm: str = "aug"
+    activation: str = "relu"
+    bias: str | bool = "after"
+    heads: int = 4
+    out_heads: int = 1
+    skip: bool | None = None
+    fanout: int | None = None
+    kprop: int = 0
+    init: str | None = None
+
+    def __post_init__(self) -> None:
+        place = {True: "after", False: "none"}.get(self.bias, self.bias) if isinstance(self.bias, bool) else self.bias
+        object.__setattr__(self, "bias", place)
+        object.__setattr__(self, "name", canonical(self.name))
+        for what, value, choices in (
+            ("model", self.name, MODELS),
+            ("normalisation", self.norm, NORMS),
+            ("activation", self.activation, ACTIVATIONS),
+            ("bias place", str(self.bias), BIASES),
+            ("initialisation", self.init or INITS[0], INITS),
+        ):
+            if value not in choices:
+                raise UnknownNameError(what, value, choices)
+        for key, least in (("hidden", 1), ("layers", 1), ("heads", 1), ("out_heads", 1), ("kprop", 0)):
+            if getattr(self, key) < least:
+                raise InputError(f"{key} must be at least {least}, got {getattr(self, key)}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise InputError(f"dropout must lie in [0, 1), got {self.dropout}; it is the share of units switched off")
+        if self.fanout is not None and (self.name != "sage" or self.fanout < 1):
+            raise InputError(
+                f"fanout={self.fanout} applies to model 'sage' and must be at least 1, not to {self.name!r}"
+            )
+        if self.skip and self.name in ("mlp", "sage", "graphconv"):
+            raise InputError(f"{self.name!r} takes no skip connection (its layers see the node itself); leave skip out")
+        if self.bias == "before" and self.name not in ("gcn", "mlp"):
+            raise InputError(
+                f"a bias before aggregation exists for 'gcn' only, not for {self.name!r}; use 'after' or 'none'"
+            )
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model learns its edge weights."""
+        return self.name in ATTENTION
+
+    @property
+    def local(self) -> bool:
+        """Whether a node's output depends on its own features only."""
+        return self.name == "mlp" and self.kprop == 0
+
+    @property
+    def has_skip(self) -> bool:
+        """The residual actually in use."""
+        return self.name == "transformer" if self.skip is None else self.skip
+
+
+def layers_reach(spec: ModelSpec) -> int:
+    """How many hops a feature can travel to an output."""
+    return spec.kprop + (0 if spec.name == "mlp" else spec.layers)

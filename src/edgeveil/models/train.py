@@ -1,0 +1,274 @@
+"""The one training loop: full batch for graph models, optional mini-batches for models that read no edges."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgeveil.errors import InputError, TrainingError
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.models import threads
+from edgeveil.models.base import Model
+from edgeveil.models.checkpoint import Checkpoint, State, run_key
+from edgeveil.models.objective import CrossEntropy, Objective
+from edgeveil.models.settings import TrainSpec
+from edgeveil.models.structure import Structure
+from edgeveil.seeds import derive
+
+__all__ = ["EvalSet", "History", "Progress", "fit"]
+
+Progress = Callable[[int, int, dict[str, float]], None]
+"""Called after every epoch with (epochs done, epochs planned, the epoch's figures)."""
+
+
+@dataclass(frozen=True, eq=False)
+class EvalSet:
+    """Validation nodes of another graph than the training one (inductive settings)."""
+
+    x: FeatureMatrix
+    structure: Structure
+    y: NDArray[Any]
+    mask: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened. Epochs count from 1; validation figures are NaN where nothing asked for them."""
+
+    train_loss: list[float] = field(default_factory=list)
+    val_loss: list[float] = field(default_factory=list)
+    val_score: list[float] = field(default_factory=list)
+    kept_epoch: int = 0
+    stopped_early: bool = False
+    seconds: float = 0.0
+
+    @property
+    def epochs(self) -> int:
+        """Epochs run."""
+        return len(self.train_loss)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready dictionary."""
+        return asdict(self)
+
+
+class _Work:
+    """The losses of one run: what to compute per step, and how to validate."""
+
+    def __init__(
+        self,
+        model: Model,
+        x: FeatureMatrix,
+        structure: Structure,
+        spec: TrainSpec,
+        objective: Objective,
+        validation: EvalSet | None,
+        *,
+        by_rows: bool,
+    ) -> None:
+        self.model, self.spec, self.objective, self.validation = model, spec, objective, validation
+        self.x, self.structure = x, structure.remembering()
+        self.dtype = next(model.parameters()).dtype
+        self.rows = by_rows and isinstance(objective, CrossEntropy)
+
+    def steps(self) -> Iterator[Tensor]:
+        """Training losses of one epoch, one optimiser step each."""
+        if not self.rows:
+            yield self.objective.train_loss(self.model(self.x.torch(self.dtype), self.structure))
+            return
+        assert isinstance(self.objective, CrossEntropy)
+        train, y = self.objective.train, self.objective.y
+        size = self.spec.batch_size or len(train)
+        if size >= len(train):
+            yield self.objective.loss(self._rows("train", train), y[train])
+            return
+        order = train[torch.randperm(len(train))]
+        for part in torch.split(order, size):
+            logits = self.model(self.x.take(part.numpy()).torch(self.dtype), self.structure)
+            yield self.objective.loss(logits, y[part]) * (len(part) / len(train))
+
+    def _rows(self, name: str, nodes: Tensor) -> Tensor:
+        cut: FeatureMatrix | None = self.__dict__.get(f"_{name}")
+        if cut is None:
+            cut = self.__dict__[f"_{name}"] = self.x.take(nodes.numpy())
+        return self.model(cut.torch(self.dtype), self.structure)  # type: ignore[no-any-return]
+
+    def validate(self) -> tuple[float, float] | None:
+        """Loss and score on the validation nodes, in evaluation mode."""
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                return self._validate()
+        finally:
+            self.model.train()
+
+    def _validate(self) -> tuple[float, float] | None:
+        if self.validation is not None:
+            other = self.validation
+            logits = self.model(other.x.torch(self.dtype), other.structure)
+            return CrossEntropy(other.y, np.empty(0, np.int64), np.flatnonzero(other.mask)).validate(logits)
+        if not self.rows:
+            return self.objective.validate(self.model(self.x.torch(self.dtype), self.structure))
+        assert isinstance(self.objective, CrossEntropy)
+        if self.objective.val is None:
+            return None
+        return self.objective.measure(self._rows("val", self.objective.val), self.objective.y[self.objective.val])
+
+
+def fit(
+    model: Model,
+    x: Any,
+    structure: Structure,
+    y: NDArray[Any],
+    train_mask: NDArray[np.bool_],
+    val_mask: NDArray[np.bool_] | None,
+    spec: TrainSpec,
+    *,
+    seed: int,
+    multilabel: bool = False,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | Path | str | None = None,
+    validation: EvalSet | None = None,
+    objective: Objective | None = None,
+    num_threads: int | None = None,
+) -> History:
+    """Train in place; the model ends in evaluation mode with the weights that `spec.keep` names.
+
+    Same seed, same data, same result. A run with a checkpoint that is killed continues from the last one written and
+    ends as it would have. `objective` replaces the cross-entropy; `validation` validates on another graph.
+    """
+    x = FeatureMatrix.wrap(x)
+    train = np.flatnonzero(train_mask)
+    val = None if val_mask is None else np.flatnonzero(val_mask)
+    _check(model, spec, y, train, multilabel, has_val=bool(val is not None and len(val)) or validation is not None)
+    goal = objective or CrossEntropy(y, train, val, class_weights=spec.class_weights)
+    work = _Work(model, x, structure, spec, goal, validation, by_rows=model.spec.local and objective is None)
+    optimizer = _optimizer(model, spec)
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        checkpoint = Checkpoint(Path(checkpoint))
+    key = _key(model, x, structure, y, train, val, spec, seed) if checkpoint else ""
+    started = time.perf_counter()
+    with threads.limited(num_threads), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, "model", "training"))
+        state = (State.load(checkpoint.path, model, optimizer, key) if checkpoint else None) or State()
+        _run(work, optimizer, state, progress, checkpoint, key)
+    if state.best:
+        model.load_state_dict(state.best)
+    model.eval()
+    kept = state.best_epoch if state.best else state.epoch
+    seconds = time.perf_counter() - started
+    return History(state.train_loss, state.val_loss, state.val_score, kept, state.stopped, seconds)
+
+
+def _check(model: Model, spec: TrainSpec, y: Any, train: Any, multilabel: bool, *, has_val: bool) -> None:
+    if y is None or (np.asarray(y).ndim == 2) != multilabel:
+        shape = None if y is None else np.shape(y)
+        raise InputError(
+            f"multilabel={multilabel} does not fit labels of shape {shape}; labels are [n] or, multi-label, [n, L]"
+        )
+    if not len(train):
+        raise TrainingError("nothing to learn from: the training mask is empty; choose a split with training nodes")
+    if spec.needs_validation and not has_val:
+        raise InputError(
+            f"keep={spec.keep!r} with patience={spec.patience} needs validation nodes and there are none; "
+            "use spec.without_validation() or a split that has some"
+        )
+    if spec.batch_size is not None and not model.spec.local:
+        raise InputError(
+            f"batch_size={spec.batch_size} works for models that read no edges (mlp without kprop); "
+            f"{model.spec.name!r} trains on the full batch, so leave batch_size out"
+        )
+
+
+def _optimizer(model: Model, spec: TrainSpec) -> torch.optim.Optimizer:
+    first = list(model.layers[0].parameters())
+    rest = [p for layer in list(model.layers)[1:] for p in layer.parameters()]
+    later = 0.0 if spec.l2_first_layer_only else spec.weight_decay
+    groups: list[dict[str, Any]] = [{"params": first, "weight_decay": spec.weight_decay}]
+    if rest:
+        groups.append({"params": rest, "weight_decay": later})
+    return torch.optim.Adam(groups, lr=spec.lr)
+
+
+def _key(
+    model: Model, x: FeatureMatrix, structure: Structure, y: Any, train: Any, val: Any, spec: TrainSpec, seed: int
+) -> str:
+    parts = {"model": model.spec.to_json(), "train": spec.to_json(), "seed": int(seed), "shape": x.shape}
+    values = x.values.data if x.is_sparse else x.values
+    arrays = [y, train, [] if val is None else val, values, [] if x.shift is None else x.shift]
+    return run_key(parts, [*arrays, structure.adjacency.indptr, structure.adjacency.indices])
+
+
+def _run(
+    work: _Work,
+    optimizer: torch.optim.Optimizer,
+    state: State,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None,
+    key: str,
+) -> None:
+    model, spec = work.model, work.spec
+    model.train()
+    while state.epoch < spec.epochs and not state.stopped:
+        if spec.schedule == "linear":
+            for group in optimizer.param_groups:
+                group["lr"] = spec.lr * (1.0 - state.epoch / spec.epochs)
+        loss = _epoch(work, optimizer, state)
+        state.epoch += 1
+        last = state.epoch == spec.epochs
+        found = work.validate() if spec.needs_validation or progress is not None or last else None
+        val_loss, val_score = found or (math.nan, math.nan)
+        state.train_loss.append(loss)
+        state.val_loss.append(val_loss)
+        state.val_score.append(val_score)
+        _judge(model, spec, state, val_loss, val_score)
+        if progress is not None:
+            progress(state.epoch, spec.epochs, {"loss": loss, "val_loss": val_loss, "val_score": val_score})
+        done = state.stopped or state.epoch == spec.epochs
+        if checkpoint is not None and (done or state.epoch % checkpoint.every == 0):
+            state.save(checkpoint.path, model, optimizer, key)
+
+
+def _epoch(work: _Work, optimizer: torch.optim.Optimizer, state: State) -> float:
+    before = _snapshot(work.model) if work.spec.keep == "least-train-loss" else {}
+    total = 0.0
+    for loss in work.steps():
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"the training loss became {value} in epoch {state.epoch + 1}: the weights have diverged or the "
+                f"features are extreme; lower the learning rate (now {work.spec.lr:g}) or scale the features"
+            )
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        total += value
+    if before and total < state.best_value:
+        state.best, state.best_value, state.best_epoch = before, total, state.epoch
+    return total
+
+
+def _judge(model: Model, spec: TrainSpec, state: State, val_loss: float, val_score: float) -> None:
+    """Keep the weights if they are the best so far; count the epochs without a better validation loss."""
+    if spec.keep.startswith("best-val"):
+        value = val_loss if spec.keep == "best-val-loss" else -val_score
+        if value < state.best_value:
+            state.best, state.best_value, state.best_epoch = _snapshot(model), value, state.epoch
+    if spec.patience is not None:
+        better = val_loss < state.lowest_val
+        state.lowest_val = min(state.lowest_val, val_loss)
+        state.waited = 0 if better else state.waited + 1
+        state.stopped = state.waited >= spec.patience
+
+
+def _snapshot(model: Model) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}

@@ -15,12 +15,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.defences.base import DEFENCES, EdgeMechanism
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.graph.compact import CHUNK, UpperBuilder, available_memory, edge_ranks
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
-from edgeveil.privacy.guarantee import ONE_EDGE, SECURE, SEEDED, Guarantee, Status
+from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.privacy.probability import Probability, logistic
 from edgeveil.privacy.skips import successes
@@ -37,6 +38,7 @@ __all__ = [
 
 Int = NDArray[np.int64]
 BYTES_PER_EDGE = 16  # columns, the copy while they are joined, and room for one pass of a model over them
+ALWAYS_FINE = 1 << 26
 
 
 def s_from_epsilon(epsilon: float) -> float:
@@ -72,14 +74,13 @@ def smallest_feasible_epsilon(graph: Graph, memory: int) -> float:
     return math.ceil(100 * max(math.log(1 / lies - 1), 0.01)) / 100
 
 
+@DEFENCES.register("edgerand")
 @dataclass(frozen=True, kw_only=True)
-class EdgeRand:
+class EdgeRand(EdgeMechanism):
     """Randomised response on the adjacency matrix: eps-DP for one undirected edge."""
 
     epsilon: float | None = None
 
-    unit: ClassVar[str] = ONE_EDGE
-    needs: ClassVar[tuple[str, ...]] = ("epsilon",)
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, Algorithm 3 and Theorem 4"
 
@@ -96,7 +97,7 @@ class EdgeRand:
 
         `memory` caps the bytes that the output may need (default: what the machine has free).
         """
-        _check_size(graph, check_epsilon(self.epsilon), available_memory() if memory is None else memory)
+        _check_size(graph, check_epsilon(self.epsilon), memory)
         noise = noise_for(seed, "edgerand")
         builder = UpperBuilder(graph.num_nodes)
         for ranks in _noisy_ranks(graph, self.flip, noise):
@@ -140,6 +141,8 @@ def _check_size(graph: Graph, epsilon: float, memory: int | None) -> None:
     pairs = num_pairs(graph.num_nodes)
     edges = expected_density(epsilon, graph.density) * pairs
     need = edges * BYTES_PER_EDGE
+    if memory is None:
+        memory = available_memory() if need > ALWAYS_FINE else None
     if memory is None or need <= memory:
         return
     least = smallest_feasible_epsilon(graph, memory)

@@ -8,8 +8,8 @@ such as a training graph and a different inference graph, do not: the total is t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 from typing import NamedTuple
 
 from edgeveil.errors import BudgetExceeded, InputError
@@ -29,7 +29,7 @@ def check_epsilon(epsilon: float | Fraction | None, *, infinite: bool = False) -
     """A positive, finite epsilon as float; `infinite=True` also admits inf (no noise, no guarantee)."""
     if epsilon is None:
         raise InputError("this defence needs an epsilon > 0 (for example epsilon=4.0)")
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float, Fraction)):
+    if isinstance(epsilon, bool) or not isinstance(epsilon, Real):
         raise InputError(f"epsilon must be a number > 0, got {epsilon!r}")
     value = float(epsilon)
     if math.isnan(value) or value <= 0 or (math.isinf(value) and not infinite):
@@ -52,18 +52,30 @@ def undirected_to_directed(epsilon: float) -> float:
     return epsilon / 2
 
 
-@dataclass
 class Budget:
-    """A cap on epsilon and the charges made against it."""
+    """A cap on epsilon and the charges made against it.
 
-    cap: Fraction
+    ``Budget(math.inf)`` has no cap: it is for runs without noise, whose charges would be infinite, so it records none.
+    Edge sets named by `on` must be disjoint by construction; calling one graph by two names halves its bill and is
+    the caller's lie.
+    """
 
     def __init__(self, epsilon: float | Fraction) -> None:
-        self.cap = exact(epsilon) if not isinstance(epsilon, float) or math.isfinite(epsilon) else Fraction(-1)
-        self.unlimited = isinstance(epsilon, float) and math.isinf(epsilon)
-        if not self.unlimited:
-            check_epsilon(epsilon)
+        check_epsilon(epsilon, infinite=True)
+        self._cap = None if isinstance(epsilon, float) and math.isinf(epsilon) else exact(epsilon)
         self._charges: list[Charge] = []
+
+    @property
+    def unlimited(self) -> bool:
+        """True when there is no cap, and so no promise."""
+        return self._cap is None
+
+    @property
+    def cap(self) -> Fraction:
+        """The epsilon that may be spent on any one edge."""
+        if self._cap is None:
+            raise InputError("a budget with infinite epsilon has no cap; give a finite epsilon where one is needed")
+        return self._cap
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -86,19 +98,22 @@ class Budget:
 
     def spend(self, epsilon: float | Fraction, what: str, on: str = "graph") -> Fraction:
         """Charge a query before it runs; raises `BudgetExceeded` and charges nothing when the cap would break."""
-        if self.unlimited:
+        if self._cap is None:
             return Fraction(0)
         check_epsilon(epsilon)
-        amount = exact(epsilon)
-        spent = self.spent_on(on)
-        if spent + amount > self.cap:
-            raise BudgetExceeded(self.cap, spent, amount, what)
+        amount, spent = exact(epsilon), self.spent_on(on)
+        if spent + amount > self._cap:
+            raise BudgetExceeded(self._cap, spent, amount, what)
         self._charges.append(Charge(what, amount, on))
         return amount
 
     def share(self, *weights: int | Fraction) -> tuple[Fraction, ...]:
         """The cap cut in exact proportion; the parts sum to the cap to the last digit."""
         total = sum(Fraction(w) for w in weights)
-        if total <= 0 or any(w <= 0 for w in weights):
+        if not weights or any(w <= 0 for w in weights):
             raise InputError(f"budget shares must be positive, got {weights}")
         return tuple(self.cap * Fraction(w) / total for w in weights)
+
+    def __repr__(self) -> str:
+        cap = "no cap" if self._cap is None else f"{float(self.spent):g} of {float(self._cap):g} spent"
+        return f"Budget({cap}, {len(self._charges)} charges)"

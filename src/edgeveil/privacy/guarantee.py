@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from edgeveil.errors import InputError
 from edgeveil.privacy.budget import Charge
@@ -39,8 +40,15 @@ class Guarantee:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.status == "sound" and self.claimed_epsilon is None:
-            raise InputError("a sound guarantee must state its epsilon")
+        epsilon = self.claimed_epsilon
+        if self.status not in get_args(Status):
+            raise InputError(f"status must be one of {', '.join(get_args(Status))}, got {self.status!r}")
+        if self.status == "sound" and (epsilon is None or not math.isfinite(epsilon)):
+            raise InputError(f"a sound guarantee must state a finite epsilon, got {epsilon}")
+        if (epsilon is not None and not epsilon >= 0) or not 0 <= self.delta < 1:
+            raise InputError(f"a guarantee needs epsilon >= 0 and 0 <= delta < 1, got {epsilon} and {self.delta}")
+        if self.status == "refuted" and not self.reason:
+            raise InputError("a refuted guarantee must say why: pass reason=")
 
     @property
     def epsilon(self) -> float | None:
@@ -58,6 +66,8 @@ class Guarantee:
         if self.status == "sound":
             parts.append(f"Not protected: {', '.join(self.not_protected)}.")
             parts.append(f"Randomness: {self.randomness}.")
+            if self.randomness == SEEDED:
+                parts.append("Whoever knows or guesses the seed can undo the noise, so this run must not be published.")
         parts += [f"{note.rstrip('.')}." for note in self.notes]
         parts += [other.statement() for other in self.also]
         if self.reference:
@@ -71,10 +81,12 @@ class Guarantee:
         if self.status == "refuted":
             claim = "" if self.claimed_epsilon is None else f" of epsilon {self.claimed_epsilon:g}"
             return f"No privacy guarantee for {self.unit}: the published claim{claim} is refuted.{reason}"
+        if self.claimed_epsilon == 0:
+            return f"Perfect privacy (epsilon 0) for {self.unit}.{reason}"
         dp = f"{self.claimed_epsilon:g}-differential privacy"
         if self.delta:
             dp = f"({self.claimed_epsilon:g}, {self.delta:g})-differential privacy"
-        return f"{dp.capitalize()} for {self.unit} (neighbouring inputs: {self.neighbouring}).{reason}"
+        return f"{dp} for {self.unit} (neighbouring inputs: {self.neighbouring}).{reason}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for manifests and APIs; `from_json` reads it back."""

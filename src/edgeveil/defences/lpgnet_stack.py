@@ -1,0 +1,144 @@
+"""LPGNet's stack: which graph each phase asks, what a query costs, and the MLPs between queries (Alg. 2 and 3)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.defences.job import Job, cut
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.graph.graph import Graph
+from edgeveil.models.assemble import build, load_arrays, state_arrays
+from edgeveil.models.base import Model
+from edgeveil.models.presets import PAPERS, preset
+from edgeveil.models.settings import TrainSpec
+from edgeveil.models.spec import ModelSpec
+from edgeveil.models.train import fit
+from edgeveil.privacy.budget import Budget
+from edgeveil.release.lpgnet_predictor import row_logits, stack_features
+from edgeveil.release.predictors import no_edges
+
+__all__ = ["Phase", "answer", "make_phases", "query_epsilon", "stack_settings", "train_first", "train_next"]
+
+Float = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Phase:
+    """One graph that is asked for degree vectors, and what is known of its nodes so far."""
+
+    name: str
+    graph: Graph
+    x: FeatureMatrix
+    on: str  # the edge set that pays
+    logits: Float = field(default_factory=lambda: np.empty((0, 0)))
+    features: Float | None = None
+    vectors: list[Float] = field(default_factory=list)
+
+    @property
+    def clusters(self) -> NDArray[np.int64]:
+        """The class every node is given by the latest MLP; true labels are never used."""
+        out: NDArray[np.int64] = self.logits.argmax(axis=1)
+        return out
+
+    def append(self, vectors: Float) -> None:
+        """Keep one layer's vectors and grow the features of the next MLP."""
+        self.vectors.append(vectors)
+        self.features = stack_features(self.features, self.logits, vectors)
+
+
+def make_phases(job: Job) -> tuple[Phase, Phase, Phase]:
+    """The phases that train, validate and answer (LPGNet App. A, Table 3); a graph asked once is one phase.
+
+    transductive: one graph for all three. inductive-different: the training graph also validates, the inference graph
+    answers; they share no edge. inductive-evolving: three growing cuts of one graph, so every edge may pay three times.
+    """
+    if job.setting == "transductive":
+        one = Phase("training", job.graph, job.train_features, "graph")
+        return one, one, one
+    if job.setting == "inductive-different":
+        train = Phase("training", job.graph, job.train_features, "training graph")
+        return train, train, Phase("inference", job.inference, job.inference_features, "inference graph")
+    known = cut(job.inference, job.val_nodes)
+    return (
+        Phase("training", job.graph, job.train_features, "graph"),
+        Phase("validation", known, job.inference_features, "graph"),
+        Phase("inference", job.inference, job.inference_features, "graph"),
+    )
+
+
+def query_epsilon(budget: Budget, phases: tuple[Phase, ...], layers: int) -> Fraction | float:
+    """Cost of one query: the cap over the number of queries that any one edge set must answer."""
+    if budget.unlimited:
+        return float("inf")
+    distinct = {id(p): p.on for p in phases}.values()
+    most = max(list(distinct).count(on) for on in distinct)
+    return budget.cap / (most * layers)
+
+
+def stack_settings(job: Job) -> tuple[ModelSpec, TrainSpec, tuple[str, ...]]:
+    """The MLP and how it is trained: the caller's MLP, or LPGNet's own preset in place of a GNN.
+
+    Training settings that came with a GNN preset go with it; settings the caller chose stay.
+    """
+    if job.model.name == "mlp":
+        return replace(job.model, bias="none"), job.train_spec, ()
+    own = preset("lpgnet", job.graph.name, "mlp")
+    shipped = any(preset(paper, job.graph.name, job.model.name).train == job.train for paper in PAPERS)
+    note = f"LPGNet stacks MLPs: the model {job.model.name!r} is ignored"
+    return own.model, replace(job, train=own.train if shipped else job.train).train_spec, (note,)
+
+
+_FIRST: OrderedDict[Any, dict[str, NDArray[Any]]] = OrderedDict()
+_KEEP = 8
+
+
+def train_first(job: Job, spec: ModelSpec, train: TrainSpec) -> Model:
+    """The MLP on features alone. It reads no edge and no epsilon, so seeded sweeps over epsilon train it once."""
+    x = job.train_features
+    model = build(spec, x.shape[1], job.graph.num_classes, seed=job.model_seed("lpgnet", 0))
+    key = (job.graph.fingerprint, job.graph.split, job.scaling, job.setting, spec, train, job.seed)
+    if job.seed is not None and key in _FIRST:
+        _FIRST.move_to_end(key)
+        load_arrays(model, _FIRST[key])
+        return model.eval()
+    _train(job, model, x, train, 0)
+    if job.seed is not None:
+        _FIRST[key] = state_arrays(model)
+        while len(_FIRST) > _KEEP:
+            _FIRST.popitem(last=False)
+    return model
+
+
+def train_next(job: Job, spec: ModelSpec, train: TrainSpec, learn: Phase, judge: Phase, layer: int) -> Model:
+    """MLP number `layer` on logits and vectors so far.
+
+    An MLP reads one row at a time, so training rows of the training phase and validation rows of the validation phase
+    can stand in one matrix.
+    """
+    assert learn.features is not None and judge.features is not None
+    rows = learn.features
+    if judge is not learn and job.val_mask is not None:
+        rows = np.where(job.val_mask[:, None], judge.features, learn.features)
+    model = build(spec, rows.shape[1], job.graph.num_classes, seed=job.model_seed("lpgnet", layer))
+    _train(job, model, FeatureMatrix.wrap(rows), train, layer)
+    return model
+
+
+def _train(job: Job, model: Model, x: FeatureMatrix, train: TrainSpec, layer: int) -> None:
+    assert job.graph.y is not None
+    fit(
+        model, x, no_edges(x.shape[0]), job.graph.y, job.train_mask, job.val_mask, train,
+        seed=job.model_seed("lpgnet training", layer), multilabel=job.graph.multilabel, progress=job.progress,
+    )  # fmt: skip
+
+
+def answer(phase: Phase, model: Model) -> None:
+    """Replace the phase's logits by those of the latest MLP."""
+    x = phase.x if phase.features is None else FeatureMatrix.wrap(phase.features)
+    phase.logits = row_logits(model, x)

@@ -1,0 +1,78 @@
+"""Cluster-degree vectors: how many neighbours every node has in every cluster (LPGNet Alg. 4, before the noise).
+
+Sensitivity. Adding or removing one undirected edge {u, v} changes row u by one in the column of v's cluster and row v
+by one in the column of u's cluster, and nothing else, whatever the clusters are: the L1 change of the whole n x C
+matrix is exactly 2. This needs every edge to count once, so the file reader refuses to count duplicates twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.errors import GraphError
+from edgeveil.graph.edge_chunks import CHUNK, edge_chunks, simple_chunks
+from edgeveil.graph.graph import Graph
+
+__all__ = ["SENSITIVITY", "check_clusters", "cluster_degrees", "cluster_degrees_from_file", "local_cluster_degrees"]
+
+SENSITIVITY = 2
+Int = NDArray[np.int64]
+
+
+def check_clusters(labels: Any, num_nodes: int, num_clusters: int) -> Int:
+    """One cluster number in 0..num_clusters-1 for every node."""
+    clusters = np.asarray(labels)
+    if clusters.shape != (num_nodes,) or clusters.dtype.kind not in "iu":
+        raise GraphError(f"clusters must be {num_nodes} whole numbers, one per node, got shape {clusters.shape}")
+    if num_nodes and (clusters.min() < 0 or clusters.max() >= num_clusters):
+        raise GraphError(f"clusters must lie in 0..{num_clusters - 1}, got {clusters.min()}..{clusters.max()}")
+    return clusters.astype(np.int64, copy=False)
+
+
+def cluster_degrees(graph: Graph, labels: Any, num_clusters: int) -> Int:
+    """int64 [n, C] counts in O(E): one bincount over the two ends of every edge, in blocks of bounded memory."""
+    clusters = check_clusters(labels, graph.num_nodes, num_clusters)
+    return _count(_blocks(graph), clusters, num_clusters)
+
+
+def cluster_degrees_from_file(path: str | Path, labels: Any, num_clusters: int, chunk: int = CHUNK) -> Int:
+    """The same counts from an edge file (text or ``.npy``) that is never held in memory as a whole.
+
+    Node numbers must be 0..n-1 with one label each. Strictly sorted edges with u < v are read once; any other file is
+    read several times, one range of nodes after the other, so that duplicates and opposite directions count once.
+    """
+    nodes = len(np.asarray(labels))
+    clusters = check_clusters(labels, nodes, num_clusters)
+    return _count(simple_chunks(lambda: edge_chunks(Path(path), chunk), nodes, chunk), clusters, num_clusters)
+
+
+def local_cluster_degrees(neighbours: Iterable[int], labels: Any, num_clusters: int) -> Int:
+    """One node's own row, from its neighbour list and the public clusters of all nodes (LPGNet section 6)."""
+    mine = np.unique(np.asarray(list(neighbours), dtype=np.int64))
+    return np.bincount(np.asarray(labels)[mine], minlength=num_clusters).astype(np.int64)
+
+
+def _blocks(graph: Graph) -> Iterable[tuple[Int, Int]]:
+    """Edge ends in blocks of at most `CHUNK` edges, straight from the stored triangle."""
+    for start in range(0, graph.num_edges, CHUNK):
+        stop = min(start + CHUNK, graph.num_edges)
+        first, last = np.searchsorted(graph.indptr, [start, stop - 1], side="right") - 1
+        bounds = np.clip(graph.indptr[first : last + 2], start, stop)
+        yield np.repeat(np.arange(first, last + 1), np.diff(bounds)), graph.indices[start:stop].astype(np.int64)
+
+
+def _count(blocks: Iterable[tuple[Int, Int]], clusters: Int, num_clusters: int) -> Int:
+    cells = len(clusters) * num_clusters
+    total = np.zeros(cells, np.int64)
+    for u, v in blocks:
+        keys = np.concatenate([u * num_clusters + clusters[v], v * num_clusters + clusters[u]])
+        if 8 * len(keys) < cells:
+            np.add.at(total, keys, 1)
+        else:
+            total += np.bincount(keys, minlength=cells)
+    return total.reshape(len(clusters), num_clusters)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,6 +58,9 @@ PREDICTORS: dict[str, type[Predictor]] = {}
 
 def predictor_from_state(kind: str, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> Predictor:
     """Rebuild the predictor that a manifest names."""
+    module = f"edgeveil.release.{kind}_predictor"  # kinds of one defence live in a file of their own
+    if kind not in PREDICTORS and kind.isidentifier() and find_spec(module) is not None:
+        import_module(module)
     if kind not in PREDICTORS:
         raise UnknownNameError("predictor", kind, PREDICTORS)
     try:

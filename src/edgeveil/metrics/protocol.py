@@ -30,6 +30,7 @@ __all__ = [
     "PairSample",
     "balanced_pairs",
     "belief_figures",
+    "candidates",
     "round_density",
     "sampled_pairs",
     "subset",
@@ -82,6 +83,22 @@ def subset(
     `limits` = (d_low, d_high) overrides the dataset's thresholds; a graph without published ones uses the 25 % and
     75 % points of its degrees.
     """
+    chosen, limits = _by_degree(graph, degree, limits)
+    if len(chosen) < size:
+        raise InputError(
+            f"{graph.name} has {len(chosen)} nodes of {degree} degree (low <= {limits[0]}, high >= {limits[1]}), "
+            f"fewer than the {size} asked for; pass a smaller size or other limits"
+        )
+    legacy = np.random.RandomState(seed)  # the generator behind the published subsets
+    return legacy.choice(chosen, size, replace=False).astype(np.int64)
+
+
+def candidates(graph: Graph, degree: Degree = "unconstrained", limits: tuple[int, int] | None = None) -> Int:
+    """The nodes of a degree class: all that `subset` draws from."""
+    return _by_degree(graph, degree, limits)[0]
+
+
+def _by_degree(graph: Graph, degree: Degree, limits: tuple[int, int] | None) -> tuple[Int, tuple[int, int]]:
     if degree not in ("low", "unconstrained", "high"):
         raise UnknownNameError("degree class", str(degree), ("low", "unconstrained", "high"))
     known = thresholds(graph.name)
@@ -89,14 +106,7 @@ def subset(
     if limits is None:
         limits = (known.low, known.high) if known else _quartiles(degrees)
     keep = {"low": degrees <= limits[0], "high": degrees >= limits[1]}.get(degree)
-    candidates = np.arange(graph.num_nodes) if keep is None else np.flatnonzero(keep)
-    if len(candidates) < size:
-        raise InputError(
-            f"{graph.name} has {len(candidates)} nodes of {degree} degree (low <= {limits[0]}, high >= {limits[1]}), "
-            f"fewer than the {size} asked for; pass a smaller size or other limits"
-        )
-    legacy = np.random.RandomState(seed)  # the generator behind the published subsets
-    return legacy.choice(candidates, size, replace=False).astype(np.int64)
+    return (np.arange(graph.num_nodes) if keep is None else np.flatnonzero(keep)), limits
 
 
 def _quartiles(degrees: Int) -> tuple[int, int]:

@@ -88,7 +88,12 @@ def _describe(leak: Leak, result: AttackResult, edges: NDArray[np.bool_], truth:
     lost = np.bincount(result.pairs[:, hit].ravel(), minlength=truth.num_nodes)
     inside = nodes[total[nodes] > 0]
     share = lost[inside] / total[inside]
-    counts = [(share == 0).sum(), ((share > 0) & (share < 0.5)).sum(), ((share >= 0.5) & (share < 1)).sum(), (share == 1).sum()]
+    counts = [
+        (share == 0).sum(),
+        ((share > 0) & (share < 0.5)).sum(),
+        ((share >= 0.5) & (share < 1)).sum(),
+        (share == 1).sum(),
+    ]
     leak.exposure = {
         "bins": list(EXPOSURE_BINS),
         "nodes": [int(c) for c in counts],

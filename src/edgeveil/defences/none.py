@@ -28,4 +28,4 @@ class Undefended(Defence):
             train = cut(job.inference, job.train_mask)
         reason = "The model was trained on the private graph and answers with it, without any noise"
         guarantee = Guarantee(status="none", reason=reason, reference=self.reference)
-        return train_gnn(self, job, train.adjacency, job.inference.adjacency, guarantee, contains_private_graph=True)
+        return train_gnn(self, job, train, job.inference, guarantee, contains_private_graph=True)

@@ -28,7 +28,9 @@ def roc_plot(data: AuditData) -> Plot | None:
         axes.legend(fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
         title = "Attack ROC on logarithmic axes"
         table = [(c["label"], c["attack"], f"{c['auc']:.3f}", percent(c["tpr_at_fpr_001"], 1)) for c in data.roc]
-        svg = to_svg(figure, "roc", title, "; ".join(f"{t[0]} under {t[1]}: AUC {t[2]}, TPR at FPR 0.001 {t[3]}" for t in table))
+        svg = to_svg(
+            figure, "roc", title, "; ".join(f"{t[0]} under {t[1]}: AUC {t[2]}, TPR at FPR 0.001 {t[3]}" for t in table)
+        )
     caption = "The thin diagonal is guessing. The left edge matters: there an attacker is almost never wrong."
     return Plot("roc", title, svg, caption, ("release", "attack", "AUC", "TPR at FPR 0.001"), table)
 
@@ -41,7 +43,9 @@ def budget_plot(data: AuditData) -> Plot | None:
         for name in dict.fromkeys(p["label"] for p in data.budget_curves):
             part = sorted((p for p in data.budget_curves if p["label"] == name), key=lambda p: p["queries"])
             colour, marker = ink_for(part[0]["defence"])
-            axes.plot([p["queries"] for p in part], [p["recall"] for p in part], color=colour, marker=marker, label=name)
+            axes.plot(
+                [p["queries"] for p in part], [p["recall"] for p in part], color=colour, marker=marker, label=name
+            )
             axes.annotate(percent(part[-1]["recall"]), (part[-1]["queries"], part[-1]["recall"]),
                           textcoords="offset points", xytext=(6, -3), fontsize=9, color=INK)  # fmt: skip
         axes.set(ylim=(-0.02, 1.02))
@@ -51,7 +55,9 @@ def budget_plot(data: AuditData) -> Plot | None:
         axes.set_xscale("log")
         axes.legend(fontsize=9)
         title = "Leakage against the number of queries"
-        table = [(p["label"], str(p["queries"]), percent(p["recall"], 1), f"{p['auc']:.3f}") for p in data.budget_curves]
+        table = [
+            (p["label"], str(p["queries"]), percent(p["recall"], 1), f"{p['auc']:.3f}") for p in data.budget_curves
+        ]
         svg = to_svg(figure, "budget", title, "; ".join(f"{t[0]}, {t[1]} queries: {t[2]} of the edges" for t in table))
     caption = "A query limit stops an attack only below the point where its curve starts to rise."
     return Plot("budget", title, svg, caption, ("release", "queries", "edges found", "AUC"), table)
@@ -69,8 +75,12 @@ def degree_plot(data: AuditData) -> Plot | None:
                 part = {p["bin"]: p for p in data.by_degree if p["label"] == name}
                 colour, _ = ink_for(next(iter(part.values()))["defence"])
                 at = [bins.index(b) + (i - (len(names) - 1) / 2) * 0.8 / len(names) for b in part]
-                bars = axes.bar(at, [p[key] or 0 for p in part.values()], width=0.74 / len(names), color=colour, label=name)
-                axes.bar_label(bars, [f"{100 * (p[key] or 0):.0f}" for p in part.values()], fontsize=8, color=INK, padding=1)
+                bars = axes.bar(
+                    at, [p[key] or 0 for p in part.values()], width=0.74 / len(names), color=colour, label=name
+                )
+                axes.bar_label(
+                    bars, [f"{100 * (p[key] or 0):.0f}" for p in part.values()], fontsize=8, color=INK, padding=1
+                )
             axes.set_xticks(range(len(bins)), bins)
             axes.set_ylabel(f"{title} (%)")
             axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f}")
@@ -78,8 +88,13 @@ def degree_plot(data: AuditData) -> Plot | None:
         panels[1].set_xlabel("node degree")
         panels[1].legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3)
         heading = "Leakage and utility by node degree"
-        table = [(p["label"], p["bin"], str(p["nodes"]), percent(p["recall"], 1), percent(p["utility"], 1)) for p in data.by_degree]
-        svg = to_svg(figure, "degree", heading, "; ".join(f"{t[0]}, degree {t[1]}: found {t[3]}, utility {t[4]}" for t in table))
+        table = [
+            (p["label"], p["bin"], str(p["nodes"]), percent(p["recall"], 1), percent(p["utility"], 1))
+            for p in data.by_degree
+        ]
+        svg = to_svg(
+            figure, "degree", heading, "; ".join(f"{t[0]}, degree {t[1]}: found {t[3]}, utility {t[4]}" for t in table)
+        )
     caption = "Numbers on the bars are percent. Nodes with few friends often lose all of them at once."
     return Plot("degree", heading, svg, caption, ("release", "degree", "nodes", "edges found", "utility"), table)
 
@@ -103,7 +118,7 @@ def exposure_plot(data: AuditData) -> Plot | None:
         title = "How exposed are single nodes?"
         table = [(e["label"], b, str(n)) for e in data.exposure for b, n in zip(bins, e["nodes"], strict=True)]
         svg = to_svg(figure, "exposure", title, "; ".join(f"{t[0]}: {t[2]} nodes lose {t[1]}" for t in table))
-    caption = "Only nodes with at least one edge inside the attacked set are counted. Which edges they are is never in this file."
+    caption = "Counts nodes with an edge inside the attacked set. Which edges they are is never in this file."
     return Plot("exposure", title, svg, caption, ("release", "share found", "nodes"), table)
 
 
@@ -120,7 +135,9 @@ def homophily_plot(data: AuditData) -> Plot | None:
         title = "Homophily: do neighbours share a class?"
         table = [(str(h["class"]), percent(h["share"], 1), str(h["nodes"])) for h in data.homophily]
         svg = to_svg(figure, "homophily", title, "; ".join(f"class {t[0]}: {t[1]}" for t in table))
-    caption = "Where homophily is high, similar answers hint at an edge even without any leak: compare with the MLP's row."
+    caption = (
+        "Where homophily is high, similar answers hint at an edge even without any leak: compare with the MLP's row."
+    )
     return Plot("homophily", title, svg, caption, ("class", "edges inside", "nodes"), table)
 
 
@@ -133,15 +150,37 @@ def canary_plot(data: AuditData) -> Plot | None:
             colour, marker = ink_for(item["defence"])
             axes.plot([i, i], [0, min(item["tight"], 1)], color=colour, lw=5, alpha=0.35, solid_capstyle="butt")
             axes.plot(i, item["precision"], marker=marker, color=colour, ls="none")
-            axes.annotate(percent(item["precision"]), (i, item["precision"]), textcoords="offset points", xytext=(8, -3), fontsize=9)
-        axes.set_xticks(range(len(data.canaries)), [c["label"].replace(" ", "\n", 1) for c in data.canaries], fontsize=9)
+            axes.annotate(
+                percent(item["precision"]),
+                (i, item["precision"]),
+                textcoords="offset points",
+                xytext=(8, -3),
+                fontsize=9,
+            )
+        axes.set_xticks(
+            range(len(data.canaries)), [c["label"].replace(" ", "\n", 1) for c in data.canaries], fontsize=9
+        )
         axes.set(ylim=(0, 1.05), ylabel="precision on canaries")
         empty_grid(axes)
         title = "Precision on planted edges against its bound"
-        table = [(c["label"], percent(c["density"]), percent(c["precision"], 1), percent(min(c["bound"], 1.0), 1), percent(c["tight"], 1)) for c in data.canaries]
+        table = [
+            (
+                c["label"],
+                percent(c["density"]),
+                percent(c["precision"], 1),
+                percent(min(c["bound"], 1.0), 1),
+                percent(c["tight"], 1),
+            )
+            for c in data.canaries
+        ]
         svg = to_svg(figure, "canaries", title, "; ".join(f"{t[0]}: measured {t[2]}, bound {t[4]}" for t in table))
-    caption = "Bars reach up to the tight bound e^ε·k / (e^ε·k + 1 − k); dots are measured. Pairs were planted by fair coins, so homophily cannot help."
-    return Plot("canaries", title, svg, caption, ("release", "planted share k", "measured", "Theorem 6", "tight bound"), table)
+    caption = (
+        "Bars reach up to the tight bound e^ε·k / (e^ε·k + 1 − k); dots are measured. "
+        "Pairs were planted by fair coins, so homophily cannot help."
+    )
+    return Plot(
+        "canaries", title, svg, caption, ("release", "planted share k", "measured", "Theorem 6", "tight bound"), table
+    )
 
 
 def verified_plot(data: AuditData) -> Plot | None:
@@ -153,15 +192,37 @@ def verified_plot(data: AuditData) -> Plot | None:
         axes.plot([0, ceiling], [0, ceiling], color=MUTED, lw=1)
         for i, item in enumerate(data.verified):
             colour, _ = ink_for(item["defence"])
-            axes.plot(item["claimed"], item["lower"], marker=MARKERS[i % len(MARKERS)], color=colour, ls="none", label=label(item["defence"], None))
-            axes.annotate(f"{item['lower']:.2f}", (item["claimed"], item["lower"]), textcoords="offset points", xytext=(7, -3), fontsize=9)
+            axes.plot(
+                item["claimed"],
+                item["lower"],
+                marker=MARKERS[i % len(MARKERS)],
+                color=colour,
+                ls="none",
+                label=label(item["defence"], None),
+            )
+            axes.annotate(
+                f"{item['lower']:.2f}",
+                (item["claimed"], item["lower"]),
+                textcoords="offset points",
+                xytext=(7, -3),
+                fontsize=9,
+            )
         axes.set(xlabel="claimed epsilon", ylabel="empirical lower bound")
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         axes.legend(handles.values(), handles.keys(), fontsize=9)
         title = "Claimed epsilon against what an audit can prove"
-        table = [(label(v["defence"], None), f"{v['claimed']:g}", f"{v['lower']:.2f}", v["verdict"]) for v in data.verified]
-        svg = to_svg(figure, "verified", title, "; ".join(f"{t[0]} claims {t[1]}, audit shows at least {t[2]}: {t[3]}" for t in table))
-    caption = "A point above the line refutes the claim (99 % confidence). Below it, the audit found nothing against it."
+        table = [
+            (label(v["defence"], None), f"{v['claimed']:g}", f"{v['lower']:.2f}", v["verdict"]) for v in data.verified
+        ]
+        svg = to_svg(
+            figure,
+            "verified",
+            title,
+            "; ".join(f"{t[0]} claims {t[1]}, audit shows at least {t[2]}: {t[3]}" for t in table),
+        )
+    caption = (
+        "A point above the line refutes the claim (99 % confidence). Below it, the audit found nothing against it."
+    )
     return Plot("verified", title, svg, caption, ("defence", "claimed", "at least", "verdict"), table)
 
 
@@ -180,7 +241,11 @@ def heatmap_plots(data: AuditData) -> list[Plot]:
             axes.set_yticks(range(len(item["alpha"])), [f"{a:g}" for a in item["alpha"]])
             axes.set(xlabel="threshold δ", ylabel="aggregation α")
             svg = to_svg(figure, name, item["title"], item["title"])
-        table = [(f"{a:g}", f"{d:g}", f"{item['values'][r][c]:.2f}") for r, a in enumerate(item["alpha"]) for c, d in enumerate(item["delta"])]
+        table = [
+            (f"{a:g}", f"{d:g}", f"{item['values'][r][c]:.2f}")
+            for r, a in enumerate(item["alpha"])
+            for c, d in enumerate(item["delta"])
+        ]
         plots.append(Plot(name, item["title"], svg, "Each cell is the mean over the runs.", ("α", "δ", "value"), table))
     return plots
 

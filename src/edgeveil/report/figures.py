@@ -94,7 +94,9 @@ def epsilon_plot(data: AuditData, cells: Sequence[Cell]) -> Plot | None:
                           markerfacecolor="none" if hollow else colour, label=label(defence, None))  # fmt: skip
             for line, style in ((bare, "-"), (mlp, (0, (4, 3)))):
                 if line is not None and not math.isnan(getattr(line, attribute)):
-                    axes.axhline(getattr(line, attribute), color=MUTED, lw=1.2, ls=style, label=label(line.defence, None))
+                    axes.axhline(
+                        getattr(line, attribute), color=MUTED, lw=1.2, ls=style, label=label(line.defence, None)
+                    )
             axes.set_ylabel(name)
             axes.set_xscale("log", base=2)
             ticks = sorted({c.epsilon for c in noisy if c.epsilon})
@@ -106,7 +108,8 @@ def epsilon_plot(data: AuditData, cells: Sequence[Cell]) -> Plot | None:
         title = "Utility and leakage against epsilon"
         table = [(c.label, f"{c.utility:.3f}", percent(c.leakage, 1)) for c in noisy]
         svg = to_svg(figure, "epsilon", title, "; ".join(f"{t[0]}: utility {t[1]}, edges found {t[2]}" for t in table))
-    caption = f"Mean of {max((c.runs for c in cells), default=1)} run(s). A useful defence lies above the MLP's line and below the undefended one."
+    runs = max((c.runs for c in cells), default=1)
+    caption = f"Mean of {runs} run(s). A useful defence lies above the MLP's line and below the undefended one."
     return Plot("epsilon", title, svg, caption, ("release", "utility", "edges found"), table)
 
 

@@ -47,8 +47,8 @@ def verdict(data: AuditData, cells: Sequence[Cell]) -> list[str]:
         share = best.utility / bare.utility if bare.utility else math.nan
         floor = f"features alone, without any edge, already give {percent(mlp.leakage)}"
         lines.append(
-            f"{label(best.defence, None)} at ε = {best.epsilon:g} keeps {percent(share)} of its utility and lets the same "
-            f"attackers find {percent(best.leakage)} of the edges ({floor})."
+            f"{label(best.defence, None)} at ε = {best.epsilon:g} keeps {percent(share)} of its utility and lets the "
+            f"same attackers find {percent(best.leakage)} of the edges ({floor})."
         )
     elif bare is not None and mlp is not None:
         lines.append(_nothing_helps(cells, bare, mlp))
@@ -84,10 +84,14 @@ def _nothing_helps(cells: Sequence[Cell], bare: Cell, mlp: Cell) -> str:
 def _caveats(data: AuditData, cells: Sequence[Cell]) -> list[str]:
     lines = []
     if data.graph.get("is_twin"):
-        lines.append("This is a synthetic twin of a real graph: read the ranking of the defences, not the exact figures.")
+        lines.append(
+            "This is a synthetic twin of a real graph: read the ranking of the defences, not the exact figures."
+        )
     runs = max((c.runs for c in cells), default=0)
     if runs < 3:
-        lines.append(f"Evidence is thin: {runs} run{'s' if runs != 1 else ''} per release. Repeat with --runs 5 before deciding.")
+        lines.append(
+            f"Evidence is thin: {runs} run{'s' if runs != 1 else ''} per release. Repeat with --runs 5 before deciding."
+        )
     if data.failures:
         lines.append(f"{len(data.failures)} part(s) of the audit failed and are missing from the figures.")
     return lines

@@ -1,0 +1,121 @@
+"""From the results of an audit to everything its report shows."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+import edgeveil
+from edgeveil.graph.graph import Graph
+from edgeveil.report.data import AuditData, label, summarise
+
+__all__ = ["collect", "graph_facts", "versions"]
+
+SHOWN = 4  # releases drawn in the figures of detail
+
+
+def graph_facts(graph: Graph) -> dict[str, Any]:
+    """What the report may say about the graph: counts, never a node or an edge."""
+    return {
+        "name": graph.name,
+        "is_twin": graph.is_twin,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+        "density": graph.density,
+        "fingerprint": graph.fingerprint,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions that can change a number."""
+    return {
+        "edgeveil": edgeveil.__version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "scipy", "torch")},
+    }
+
+
+def class_homophily(graph: Graph) -> list[dict[str, Any]]:
+    """Share of the edges at each class that stay inside it, and the class's size."""
+    if graph.y is None or graph.multilabel:
+        return []
+    u, v = graph.edge_index
+    ends = np.concatenate([graph.y[u], graph.y[v]])
+    same = np.tile(graph.y[u] == graph.y[v], 2)
+    out = []
+    for c in range(graph.num_classes):
+        at = ends == c
+        if at.any():
+            out.append({"class": c, "share": float(same[at].mean()), "nodes": int((graph.y == c).sum())})
+    return out
+
+
+def collect(
+    graph: Graph,
+    results: Sequence[Mapping[str, Any]],
+    *,
+    settings: dict[str, Any],
+    failures: Sequence[str] = (),
+    verified: Sequence[Mapping[str, Any]] = (),
+) -> AuditData:
+    """Put the results of all releases together; curves show the first run of the most telling releases."""
+    data = AuditData(
+        graph=graph_facts(graph),
+        rows=[row for result in results for row in result["rows"]],
+        settings=settings,
+        homophily=class_homophily(graph),
+        verified=[dict(v) for v in verified],
+        failures=list(failures),
+    )
+    first: dict[tuple[str, Any], Mapping[str, Any]] = {}
+    for result in results:
+        if result["rows"]:
+            row = result["rows"][0]
+            first.setdefault((row["defence"], row["epsilon"]), result)
+    for (defence, epsilon), result in first.items():
+        data.guarantees[label(defence, epsilon)] = result["statement"]
+        if result["reference"] and result["reference"] not in data.citations:
+            data.citations.append(result["reference"])
+    for key in _telling(data, first):
+        _add_curves(data, key, first[key])
+    return data
+
+
+def _telling(data: AuditData, first: Mapping[tuple[str, Any], Any]) -> list[tuple[str, Any]]:
+    """The undefended model, the MLP, and the most useful setting of other defences, best first."""
+    cells = sorted(summarise(data.rows), key=lambda c: -np.nan_to_num(c.utility))
+    chosen = [k for k in first if k[0] in ("none", "mlp")]
+    seen = set()
+    for cell in cells:
+        if cell.defence not in ("none", "mlp") and cell.status == "sound" and cell.defence not in seen:
+            seen.add(cell.defence)
+            chosen.append((cell.defence, cell.epsilon))
+    return chosen[:SHOWN]
+
+
+def _add_curves(data: AuditData, key: tuple[str, Any], result: Mapping[str, Any]) -> None:
+    defence, epsilon = key
+    name, leak = label(defence, epsilon), result["leak"]
+    tag = {"defence": defence, "label": name}
+    if leak["roc"]:
+        data.roc.append({**tag, "attack": leak["strongest"], **leak["roc"]})
+    if leak["exposure"]:
+        exposure = {k: leak["exposure"][k] for k in ("bins", "nodes")}  # never the shares: they are per node
+        data.exposure.append({**tag, **exposure})
+    useful = {b["bin"]: b["utility"] for b in result["utility_by_degree"]}
+    data.by_degree += [{**tag, **b, "utility": _nearest(useful, b["bin"])} for b in leak["by_degree"]]
+    data.budget_curves += [{**tag, **point} for point in result["budget"]]
+
+
+def _nearest(useful: Mapping[str, float], name: str) -> float | None:
+    """Utility of the degree class whose upper end is nearest; the two samples may be cut at other quartiles."""
+    if not useful:
+        return None
+    top = int(name.split("–")[-1])
+    return useful[min(useful, key=lambda b: abs(int(b.split("–")[-1]) - top))]

@@ -19,6 +19,7 @@ _HOMES = {
     "load": "edgeveil.graph.datasets",
     "EdgeRand": "edgeveil.defences.edgerand",
     "LapGraph": "edgeveil.defences.lapgraph",
+    "GraphPrivatizer": "edgeveil.defences.graphprivatizer",
     "defend": "edgeveil.defences.api",
     "Release": "edgeveil.release.release",
     "Target": "edgeveil.release.target",

@@ -50,13 +50,13 @@ def defend(
     """Train under a defence and return what may be published.
 
     Without `seed` the noise comes from the operating system; with one it is reproducible and not private.
-    `preset` names the paper whose hyper-parameters to use for this dataset and model; `model`, `train` and
-    `scaling` override its parts. Further keywords are the defence's own parameters.
+    `preset` names the paper whose hyper-parameters to use for this dataset and model ("default": what fits the
+    defence); `model`, `train` and `scaling` override its parts. Further keywords are the defence's own parameters.
     """
     if seed is not None:
         check_seed(seed)
     chosen = defence if isinstance(defence, Defence) else make_defence(defence, epsilon, **params)
-    base = _preset(preset, graph, model)
+    base = _preset(chosen.paper if preset == "default" else preset, graph, model)
     job = make_job(
         graph,
         inference_graph,

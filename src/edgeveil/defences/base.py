@@ -38,6 +38,11 @@ class Defence(ABC):
     reference: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset({"features", "labels"})
 
+    @property
+    def paper(self) -> str:
+        """Whose hyper-parameters fit this defence when the caller names none."""
+        return "default"
+
     @abstractmethod
     def release(self, job: Job) -> Release:
         """Train under this defence and return what may be published."""

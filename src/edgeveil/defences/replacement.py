@@ -110,9 +110,7 @@ def _leaders(lists: Lists, order: Int, place: int) -> Int:
     return out
 
 
-def published_candidates(
-    lists: Lists, similarity: NDArray[np.float64], delta: float, strategy: Strategy
-) -> Candidates:
+def published_candidates(lists: Lists, similarity: NDArray[np.float64], delta: float, strategy: Strategy) -> Candidates:
     """The candidates of the authors' code: strictly above delta, v not left out, none for neighbours of degree one.
 
     The code means to leave out v but uses its id as a position: for ids below the number of candidates another

@@ -47,7 +47,9 @@ class Vectors:
     def mixed(self, other: Vectors, weight: float) -> Vectors:
         """(1 - weight) self + weight other."""
         keep = 1.0 - weight
-        return Vectors(keep * self.values + weight * other.values, keep * self.column + weight * other.column, self.shift)
+        return Vectors(
+            keep * self.values + weight * other.values, keep * self.column + weight * other.column, self.shift
+        )
 
     def _along_shift(self) -> Float:
         return np.asarray(self.values @ self.shift, np.float64).ravel()
@@ -58,7 +60,8 @@ class Vectors:
         if self.shift is None:
             return out
         along, c = self._along_shift(), self.column
-        return out - c[v] * along[u] - c[u] * along[v] + c[u] * c[v] * (self.shift @ self.shift)
+        square = float(self.shift @ self.shift)
+        return np.asarray(out - c[v] * along[u] - c[u] * along[v] + c[u] * c[v] * square)
 
     def squares(self) -> Float:
         """Squared lengths."""
@@ -96,16 +99,16 @@ def _cosine(vectors: Vectors, u: NDArray[Any], v: NDArray[Any]) -> Float:
     length = np.sqrt(vectors.squares())
     scale = length[u] * length[v]
     dots = vectors.dots(u, v)
-    return np.divide(dots, scale, out=np.zeros(len(u)), where=scale > 0).clip(-1.0, 1.0)
+    return np.clip(np.divide(dots, scale, out=np.zeros(len(u)), where=scale > 0), -1.0, 1.0)
 
 
 def _distance(vectors: Vectors, u: NDArray[Any], v: NDArray[Any]) -> Float:
     squares = vectors.squares()
-    return np.sqrt(np.maximum(squares[u] + squares[v] - 2 * vectors.dots(u, v), 0.0))
+    return np.asarray(np.sqrt(np.maximum(squares[u] + squares[v] - 2 * vectors.dots(u, v), 0.0)))
 
 
 def _euclidean(vectors: Vectors, u: NDArray[Any], v: NDArray[Any]) -> Float:
-    """1 / (1 + distance): 1 for equal vectors and falling to 0, so that a threshold means the same as for the cosine."""
+    """1 / (1 + distance): 1 for equal vectors, falling to 0, so that a threshold means the same as for the cosine."""
     return 1.0 / (1.0 + _distance(vectors, u, v))
 
 

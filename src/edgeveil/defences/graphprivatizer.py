@@ -1,0 +1,149 @@
+"""GraphPrivatizer (Joshi, Indri & Mishra, TMLR 2024): each neighbour is randomly replaced by a similar node near it.
+
+The published Theorem 4.3 does not hold: whom a neighbour may be replaced by depends on the neighbour, so an output
+possible under one list can be impossible under another that differs in one entry. docs/graphprivatizer.md has the
+counter-example; `edgeveil verify gp-t` shows it. The method is kept faithfully and marked `refuted`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.local import Lists as Sent
+from edgeveil.defences.local import LocalMechanism
+from edgeveil.defences.perturbed import directed_csr
+from edgeveil.defences.replacement import (
+    Candidates,
+    Lists,
+    Strategy,
+    draw,
+    most_similar,
+    overwrite,
+    published_candidates,
+    threshold,
+)
+from edgeveil.defences.similarity import METRICS, edge_similarity, mixed_similarity
+from edgeveil.errors import InputError, UnknownNameError
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.graph.graph import Graph
+from edgeveil.privacy.budget import check_epsilon, exact
+from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
+from edgeveil.privacy.noise import Noise
+
+__all__ = ["GraphPrivatizer"]
+
+WHY_REFUTED = (
+    "Theorem 4.3 assumes that every node can be replaced by every other, but a neighbour is only ever replaced by its "
+    "own neighbours, so some outputs are possible under one list and impossible under an adjacent one; entries "
+    "without a candidate are released with certainty"
+)
+WHY_AGGREGATION = (
+    "With alpha > 0 the similarities average over true neighbours, a use of edges that Theorem 4.4 does not count"
+)
+PER_ENTRY = "The claim is per entry of one node's list; an undirected edge stands in two lists"
+
+
+@DEFENCES.register("graphprivatizer", presets={"gp-m": {"strategy": "most-similar"}, "gp-t": {"strategy": "threshold"}})
+@dataclass(frozen=True, kw_only=True)
+class GraphPrivatizer(LocalMechanism):
+    """Algorithm 1 with the most similar neighbour (GP-m, Alg. 3) or all above a threshold (GP-t, Alg. 4).
+
+    alpha: share of the neighbours' mean in the compared features (Eq. 3). delta: least similarity of a candidate; -1
+    admits all. variant "published" re-creates the authors' code, where alpha means 1 - alpha (see `similarity`).
+    """
+
+    epsilon: float | None = None
+    strategy: Strategy = "threshold"
+    alpha: float = 0.5
+    delta: float = 0.0
+    metric: str = "cosine"
+    variant: Literal["correct", "published"] = "correct"
+
+    status: ClassVar[Status] = "refuted"
+    reference: ClassVar[str] = "Joshi, Indri & Mishra, GraphPrivatizer, TMLR 2024, Algorithms 1-4"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_epsilon(self.epsilon, infinite=True)
+        for what, value, choices in (
+            ("strategy", self.strategy, ("most-similar", "threshold")),
+            ("similarity metric", self.metric, METRICS),
+            ("variant", self.variant, ("correct", "published")),
+        ):
+            if value not in choices:
+                raise UnknownNameError(what, value, choices)
+        if not 0.0 <= self.alpha <= 1.0:
+            raise InputError(f"alpha is a share between 0 and 1, got {self.alpha}")
+        if not -1.0 <= self.delta <= 1.0:
+            raise InputError(f"delta is a similarity between -1 and 1, got {self.delta}; -1 admits every neighbour")
+
+    @property
+    def hides_edges(self) -> bool:
+        """An infinite epsilon replaces nothing."""
+        return not math.isinf(check_epsilon(self.epsilon, infinite=True))
+
+    def lists(self, graph: Graph, features: FeatureMatrix, noise: Noise) -> Sent:
+        """Alg. 1 for all nodes at once."""
+        if not self.hides_edges:
+            return graph.adjacency, {}
+        lists = Lists(graph.adjacency)
+        candidates = self.candidates(graph, features, lists)
+        column = draw(candidates, lists.column, exact(check_epsilon(self.epsilon)), noise)
+        return self._written(lists, column) if self.variant == "published" else self._sets(lists, column, candidates)
+
+    def candidates(self, graph: Graph, features: FeatureMatrix, lists: Lists) -> Candidates:
+        """Who may replace each entry, judged by the noisy features."""
+        published = self.variant == "published"
+        measure = mixed_similarity if published else edge_similarity
+        alike = lists.both_ways(measure(features, graph.adjacency, graph.edge_index, self.alpha, self.metric))
+        if published:
+            return published_candidates(lists, alike, self.delta, self.strategy)
+        choose = most_similar if self.strategy == "most-similar" else threshold
+        return choose(lists, alike, self.delta)
+
+    def _sets(self, lists: Lists, column: NDArray[Any], candidates: Candidates) -> Sent:
+        directed, repeats = directed_csr(lists.row, column, lists.shape[0])
+        return directed, {
+            "entries": len(lists),
+            "duplicates": repeats,
+            "self_loops": 0,
+            "kept_for_certain": int((candidates.count == 0).sum()),
+            "neighbours_of_degree_one": int((lists.degree[lists.column] == 1).sum()),
+        }
+
+    def _written(self, lists: Lists, column: NDArray[Any]) -> Sent:
+        """The authors' matrix: rows edited in place, then transposed, so v sends to its noisy list."""
+        row, target = overwrite(lists, column)
+        directed, _ = directed_csr(target, row, lists.shape[0])
+        return directed, {
+            "entries": len(lists),
+            "duplicates": len(lists) - len(row),
+            "self_loops": int((row == target).sum()),
+            "neighbours_of_degree_one": int((lists.degree[lists.column] == 1).sum()),
+        }
+
+    def mechanism_guarantee(self, seed: int | None = None) -> Guarantee:
+        """No promise for edges; sound promises for features and labels."""
+        notes = (PER_ENTRY, WHY_AGGREGATION) if self.alpha > 0 else (PER_ENTRY,)
+        noisy = SECURE if seed is None else SEEDED
+        also = self.node_guarantees(seed)
+        if not self.hides_edges:
+            reason = "An infinite epsilon leaves every neighbour list as it is"
+            return Guarantee(status="none", reason=reason, randomness=noisy, also=also, reference=self.reference)
+        return Guarantee(
+            status="refuted", claimed_epsilon=check_epsilon(self.epsilon), reason=WHY_REFUTED, randomness=noisy,
+            also=also, notes=notes, reference=self.reference,
+        )  # fmt: skip
+
+    def certain_entries(self, graph: Graph, seed: int | None = None) -> int:
+        """How many of the graph's 2E list entries have no candidate and are released with certainty."""
+        sent = self.perturb(graph, seed)
+        assert sent.features is not None
+        counts: NDArray[np.int64] = self.candidates(graph, sent.features, Lists(graph.adjacency)).count
+        return int((counts == 0).sum())

@@ -1,0 +1,216 @@
+"""What GraphPrivatizer, its baselines and its repaired relative share: every node privatises its own data and sends it.
+
+Features go through the multi-bit mechanism, labels through randomised response, neighbour lists through the method's
+own step; the server trains KProp and a GNN on what arrives, with Drop where labels are noisy.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.defences.base import TUNING_NOTE, EdgeMechanism, make_release
+from edgeveil.defences.job import Job
+from edgeveil.defences.perturbed import PerturbedGraph
+from edgeveil.errors import InputError
+from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.graph import Graph
+from edgeveil.graph.sparse import check_adjacency
+from edgeveil.models.assemble import build, load_arrays, state_arrays
+from edgeveil.models.base import Model
+from edgeveil.models.drop import Drop
+from edgeveil.models.presets import preset
+from edgeveil.models.spec import ModelSpec
+from edgeveil.models.structure import Structure
+from edgeveil.models.train import EvalSet, fit
+from edgeveil.privacy.budget import check_epsilon
+from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee
+from edgeveil.privacy.label_rr import noisy_labels
+from edgeveil.privacy.multibit import multi_bit
+from edgeveil.privacy.noise import Noise, noise_for
+from edgeveil.release.predictors import GraphPredictor
+from edgeveil.release.release import Release
+
+__all__ = ["LocalMechanism", "without_kprop"]
+
+LPGNN = "Sajadmanesh & Gatica-Perez, Locally Private Graph Neural Networks, ACM CCS 2021"
+RANGE_NOTE = "The minimum and maximum of each feature column are taken as public"
+Lists = tuple[Any, dict[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMechanism(EdgeMechanism):
+    """Fields: budgets of features and labels (inf: sent as they are), and K_x, K_y (None: the preset's)."""
+
+    epsilon_x: float = 3.0
+    epsilon_y: float = 3.0
+    steps_x: int | None = None
+    steps_y: int | None = None
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon_x, infinite=True)
+        check_epsilon(self.epsilon_y, infinite=True)
+        for name in ("steps_x", "steps_y"):
+            steps = getattr(self, name)
+            if steps is not None and steps < 0:
+                raise InputError(f"{name} counts propagation steps and must be >= 0, got {steps}")
+
+    @abstractmethod
+    def lists(self, graph: Graph, features: FeatureMatrix, noise: Noise) -> Lists:
+        """The noisy neighbour lists (CSR, row v = whom v aggregates from) and counts of what was dropped."""
+
+    @property
+    def paper(self) -> str:
+        """GraphPrivatizer's settings (KProp among them), unless the features are sent as they are."""
+        return "default" if math.isinf(self.epsilon_x) else "graphprivatizer"
+
+    @property
+    def hides_edges(self) -> bool:
+        """False when the lists leave the nodes as they are."""
+        return True
+
+    def perturb(self, graph: Graph, seed: int | None = None) -> PerturbedGraph:
+        """Everything the nodes send: noisy lists, features and labels. Without a seed the noise is secure."""
+        if graph.x is None:
+            raise InputError(f"{graph.name} has no features, and a local mechanism compares nodes by theirs")
+        return self._perturb(graph, _unit_range(graph.x, self.epsilon_x, graph.x), seed)
+
+    def _perturb(self, graph: Graph, x: FeatureMatrix, seed: int | None) -> PerturbedGraph:
+        if not math.isinf(self.epsilon_x):
+            x = multi_bit(x, self.epsilon_x, noise_for(seed, "features"))
+        directed, dropped = self.lists(graph, x, noise_for(seed, "lists"))
+        return PerturbedGraph.of(graph, directed, dropped, x, self._labels(graph, seed))
+
+    def _labels(self, graph: Graph, seed: int | None) -> NDArray[Any] | None:
+        if graph.y is None or math.isinf(self.epsilon_y):
+            return graph.y
+        if graph.multilabel:
+            raise InputError(
+                "randomised response protects one label per node, and this graph has several; "
+                "pass epsilon_y=inf to train on the labels as they are (they are then not protected)"
+            )
+        return noisy_labels(graph.y, graph.num_classes, self.epsilon_y, noise_for(seed, "labels"))
+
+    def release(self, job: Job) -> Release:
+        """Collect what the nodes send, train on it, and answer on the noisy lists."""
+        started = time.perf_counter()
+        sent, seen = self._collect(job)
+        spec = job.model if self.steps_x is None else replace(job.model, kprop=self.steps_x)
+        model, _ = self._train(job, spec, sent, seen)
+        claim = self.mechanism_guarantee(job.seed)
+        claim = replace(claim, randomness=job.randomness, notes=(*claim.notes, TUNING_NOTE))
+        return make_release(
+            self, job, GraphPredictor(spec, model, seen.directed), claim, seconds=time.perf_counter() - started,
+            contains_private_graph=not self.hides_edges, matrix=seen.features,
+        )  # fmt: skip
+
+    def _collect(self, job: Job) -> tuple[PerturbedGraph, PerturbedGraph]:
+        """The training and the inference graph as sent; one draw, cut, when the second contains the first."""
+        noisy = not math.isinf(self.epsilon_x)
+        x = _unit_range(job.inference.x, self.epsilon_x, job.graph.x) if noisy else job.inference_features
+        seen = self._perturb(job.inference, x, job.noise_seed("graph"))
+        if job.setting == "transductive":
+            return seen, seen
+        if job.setting == "inductive-evolving":
+            inside = np.flatnonzero(job.train_mask)
+            return replace(seen, directed=_among(seen.directed, inside)), seen
+        x = _unit_range(job.graph.x, self.epsilon_x, job.graph.x) if noisy else job.train_features
+        return self._perturb(job.graph, x, job.noise_seed("training graph")), seen
+
+    def _train(
+        self, job: Job, spec: ModelSpec, sent: PerturbedGraph, seen: PerturbedGraph
+    ) -> tuple[Model, Drop | None]:
+        graph, x = job.graph, sent.features
+        assert x is not None and sent.y is not None and seen.y is not None and seen.features is not None
+        model = build(spec, x.shape[1], graph.num_classes, seed=job.model_seed(spec.name))
+        structure = Structure(sent.directed)
+        steps = self._label_steps(job)
+        drop = None
+        if not math.isinf(self.epsilon_y) or steps:
+            drop = Drop(
+                sent.y, job.train_mask, job.val_mask, structure, classes=graph.num_classes, epsilon=self.epsilon_y,
+                steps=steps,
+            )  # fmt: skip
+        validation = None
+        if job.setting == "inductive-evolving" and job.val_mask is not None and drop is None:
+            known = _among(seen.directed, np.flatnonzero(job.val_nodes))
+            validation = EvalSet(seen.features, Structure(known), seen.y, job.val_mask)
+        fit(
+            model, x, structure, sent.y, job.train_mask, job.val_mask, job.train_spec,
+            seed=job.model_seed("training"), multilabel=graph.multilabel, progress=job.progress,
+            validation=validation, objective=drop,
+        )  # fmt: skip
+        return model, drop
+
+    def _label_steps(self, job: Job) -> int:
+        if self.steps_y is not None:
+            return self.steps_y
+        if math.isinf(self.epsilon_y):
+            return 0
+        return preset("graphprivatizer", job.graph.name, job.model.name).label_steps
+
+    def node_guarantees(self, seed: int | None) -> tuple[Guarantee, ...]:
+        """Sound promises per node for features and labels: LPGNN Theorem 3 and k-ary randomised response."""
+        found = []
+        for epsilon, unit, how in (
+            (self.epsilon_x, "one node's features", "the multi-bit mechanism"),
+            (self.epsilon_y, "one node's label", "randomised response on the label"),
+        ):
+            if math.isinf(epsilon):
+                continue
+            found.append(
+                Guarantee(
+                    status="sound",
+                    claimed_epsilon=epsilon,
+                    unit=unit,
+                    neighbouring=f"any two values of {unit}",
+                    not_protected=("neighbour lists (stated apart)", "the set of nodes"),
+                    randomness=SECURE if seed is None else SEEDED,
+                    composition=f"{how}, once per node; lists, training and answers only post-process what it sent",
+                    notes=(RANGE_NOTE,) if "features" in unit else (),
+                    reference=LPGNN,
+                )
+            )
+        return tuple(found)
+
+
+def _unit_range(x: Any, epsilon: float, fitted: Any) -> FeatureMatrix:
+    """Features in [0, 1] by the column range of `fitted`; untouched when they are sent as they are."""
+    if math.isinf(epsilon):
+        return FeatureMatrix.wrap(x)
+    scaled = Scaling.fit("minmax", fitted).apply(x)
+    if x is fitted:
+        return scaled
+    outside = scaled.toarray() if scaled.shift is not None or not scaled.is_sparse else scaled.values
+    clipped = outside.clip(0.0, 1.0) if isinstance(outside, np.ndarray) else outside.maximum(0).minimum(1)
+    return FeatureMatrix.wrap(clipped)
+
+
+def _among(directed: Any, nodes: NDArray[Any]) -> Any:
+    """Only the entries whose both ends are in `nodes`; the shape stays."""
+    inside = np.zeros(directed.shape[0], dtype=bool)
+    inside[nodes] = True
+    own = directed.tocoo()
+    keep = inside[own.row] & inside[own.col]
+    cut = type(directed)((own.data[keep], (own.row[keep], own.col[keep])), shape=directed.shape)
+    return check_adjacency(cut)
+
+
+def without_kprop(release: Release) -> Release:
+    """The release as the authors' attack saw it: the trained GNN fed with noisy features, KProp left out.
+
+    Not an answer the service ever gives; kept to compare with the published attack figures.
+    """
+    old = release.predictor
+    if not isinstance(old, GraphPredictor):
+        raise InputError(f"{release.defence} has no graph model in front of which KProp could stand")
+    spec = replace(old.spec, kprop=0)
+    model = build(spec, old.model.num_features, old.num_outputs, seed=0)
+    load_arrays(model, state_arrays(old.model))
+    return replace(release, predictor=GraphPredictor(spec, model, old.adjacency))

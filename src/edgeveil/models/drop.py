@@ -1,0 +1,77 @@
+"""Drop: training on noisy labels by label propagation with forward correction (LPGNN §4.3, used by GraphPrivatizer).
+
+The model's class probabilities P(y|x) times the known noise matrix T give P(y'|x), the probabilities of what a node
+reported. KProp with a softmax denoises reports; the loss compares it on both sides, the prediction's and the label's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgeveil.models.base import kprop
+from edgeveil.models.objective import score
+from edgeveil.models.structure import Structure
+from edgeveil.privacy.label_rr import label_keep, label_transition
+
+__all__ = ["Drop"]
+
+_TINY = 1e-20
+
+
+class Drop:
+    """The objective for labels that went through randomised response with `epsilon`; `steps` is K_y.
+
+    Only reports of training and validation nodes enter the propagation. Validation compares P(y'|x) with the noisy
+    reports of validation nodes, so no clean label is ever read.
+    """
+
+    def __init__(
+        self,
+        reports: NDArray[np.int64],
+        train: NDArray[np.bool_],
+        val: NDArray[np.bool_] | None,
+        structure: Structure,
+        *,
+        classes: int,
+        epsilon: float,
+        steps: int,
+    ) -> None:
+        self.structure, self.steps = structure, steps
+        self.y = torch.tensor(np.asarray(reports, np.int64))
+        self.train = torch.tensor(np.flatnonzero(train))
+        self.val = None if val is None or not val.any() else torch.tensor(np.flatnonzero(val))
+        self.noise = torch.tensor(label_transition(epsilon, classes))
+        self.keep = label_keep(epsilon, classes)
+        known = self.train if self.val is None else torch.cat([self.train, self.val])
+        sent = torch.zeros(len(self.y), classes)
+        sent[known, self.y[known]] = 1.0
+        self.target = self._denoise(sent).argmax(1)[self.train]
+
+    def _denoise(self, p: Tensor) -> Tensor:
+        if self.steps == 0:
+            return p
+        out = kprop(p, self.structure, self.steps)
+        assert isinstance(out, Tensor)
+        return torch.softmax(out, dim=1)
+
+    def reported(self, logits: Tensor) -> Tensor:
+        """P(y'|x) = P(y|x) T."""
+        return torch.softmax(logits, dim=1) @ self.noise.to(logits.dtype)
+
+    def train_loss(self, logits: Tensor) -> Tensor:
+        """Cross-entropy of the denoised prediction against the denoised label of the training nodes."""
+        p = self._denoise(self.reported(logits))[self.train]
+        return -torch.log(p.gather(1, self.target.unsqueeze(1)) + _TINY).mean()
+
+    def validate(self, logits: Tensor) -> tuple[float, float] | None:
+        """Forward-corrected loss and accuracy on the noisy reports of the validation nodes."""
+        return None if self.val is None else self.measure(logits, self.val)
+
+    def measure(self, logits: Tensor, nodes: Tensor) -> tuple[float, float]:
+        """Loss and accuracy of P(y'|x) against the reports of these nodes."""
+        p = self.reported(logits)[nodes]
+        loss = -torch.log(p.gather(1, self.y[nodes].unsqueeze(1)) + _TINY).mean()
+        return float(loss), score(p, self.y[nodes])

@@ -42,7 +42,8 @@ class Dataset:
     multilabel: bool = False
     self_loops: int = 0
     homophily: float | None = None
-    sha256: str = ""
+    sha256: str = ""  # of graph.npz
+    content: str = ""  # digest of its arrays, whatever the compression (see `sources.store.content_digest`)
     default_split: str | None = None
     notes: tuple[str, ...] = ()
     splits: Mapping[str, str] = field(default_factory=dict)
@@ -70,12 +71,20 @@ def names() -> tuple[str, ...]:
 def _read(name: str) -> Dataset:
     raw = tomllib.loads((files("edgeveil.graph") / "catalog" / f"{name}.toml").read_text(encoding="utf-8"))
     upstream = raw.pop("upstream", {})
+    base = upstream.get("base", "")
     return Dataset(
         name=name,
         notes=tuple(raw.pop("notes", ())),
-        upstream=tuple(Upstream(file, **entry) for file, entry in upstream.items()),
+        upstream=tuple(_upstream(base, file, entry) for file, entry in upstream.get("files", {}).items()),
         **raw,
     )
+
+
+def _upstream(base: str, file: str, entry: str | dict[str, str]) -> Upstream:
+    """A file below the base address with its checksum, or one with an address of its own."""
+    if isinstance(entry, dict):
+        return Upstream(file, entry["url"], entry.get("check", ""))
+    return Upstream(file, base + file, entry)
 
 
 def dataset(name: str) -> Dataset:

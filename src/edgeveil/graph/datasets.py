@@ -55,8 +55,11 @@ def _base(record: Dataset, wants_twin: bool, data_root: str | Path | None, progr
 def check_statistics(graph: Graph, record: Dataset) -> list[str]:
     """How a graph differs from the published statistics of its dataset (nothing, if it is the real one)."""
     measured = {
-        "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features, "classes": graph.num_classes,
-    }  # fmt: skip
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+    }
     return [
         f"it has {got:,} {what} instead of {getattr(record, what):,}"
         for what, got in measured.items()

@@ -30,6 +30,7 @@ __all__ = ["Graph"]
 
 log = logging.getLogger("edgeveil")
 Int = NDArray[np.int64]
+NOTHING_LOST = Collapsed()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,7 +52,7 @@ class Graph:
     name: str = "graph"
     is_twin: bool = False
     node_ids: NDArray[Any] | None = None
-    collapsed: Collapsed = Collapsed()
+    collapsed: Collapsed = NOTHING_LOST
 
     @classmethod
     def from_edges(
@@ -153,17 +154,19 @@ class Graph:
 
     def neighbours(self, node: int) -> Int:
         """Sorted neighbours of one node."""
+        if not 0 <= node < self.num_nodes:
+            raise GraphError(f"node {node} is outside 0..{self.num_nodes - 1}")
         a = self.adjacency
         out: Int = np.sort(a.indices[a.indptr[node] : a.indptr[node + 1]]).astype(np.int64)
         return out
 
     def has_edges(self, u: Any, v: Any) -> NDArray[np.bool_]:
         """Which of the pairs (u[i], v[i]) are edges, in either order; a self-pair never is."""
-        u, v = np.asarray(u, np.int64), np.asarray(v, np.int64)
+        u, v = np.broadcast_arrays(np.atleast_1d(np.asarray(u, np.int64)), np.asarray(v, np.int64))
         bad = (np.minimum(u, v) < 0) | (np.maximum(u, v) >= self.num_nodes)
         if bad.any():
-            at = int(np.flatnonzero(bad)[0])
-            raise GraphError(f"pair ({u[at]}, {v[at]}) names a node outside 0..{self.num_nodes - 1}")
+            first = int(np.flatnonzero(bad)[0])
+            raise GraphError(f"pair ({u[first]}, {v[first]}) names a node outside 0..{self.num_nodes - 1}")
         lo, hi = np.minimum(u, v), np.maximum(u, v)
         ok = lo < hi
         found = np.zeros(len(lo), dtype=bool)
@@ -265,7 +268,7 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the content (edges, features, labels, splits), equal on every platform and for dense or sparse x."""
+        """sha256 of edges, features, labels and splits: equal on every platform, and for dense or sparse x."""
         digest = hashlib.sha256(f"edgeveil-graph-1 {self.num_nodes} {self.num_classes}".encode())
 
         def feed(tag: str, array: Any, dtype: str) -> None:
@@ -295,7 +298,9 @@ class Graph:
 
     def __repr__(self) -> str:
         twin = " (synthetic twin)" if self.is_twin else ""
-        labels = f"{self.num_classes} {'labels' if self.multilabel else 'classes'}" if self.y is not None else "no labels"
+        labels = (
+            f"{self.num_classes} {'labels' if self.multilabel else 'classes'}" if self.y is not None else "no labels"
+        )
         split = f", split {self.split!r}" if self.split else ""
         return (
             f"Graph({self.name!r}{twin}: {self.num_nodes:,} nodes, {self.num_edges:,} edges, "
@@ -310,12 +315,21 @@ def _count_nodes(edges: Any, x: Any, y: Any, num_nodes: int | None) -> int:
     known = {k: int(s) for k, s in sizes.items() if s is not None}
     if len(set(known.values())) > 1:
         raise GraphError(f"the number of nodes is contradictory: {known}; every part must cover the same nodes")
-    edges = np.asarray(edges)
-    n = next(iter(known.values())) if known else (int(edges.max()) + 1 if edges.size else 0)
+    n = next(iter(known.values())) if known else _largest(np.asarray(edges)) + 1
     if n <= 0:
         raise GraphError("the graph is empty: it needs at least one node (pass x, y or num_nodes if it has no edges)")
     pairs.num_pairs(n)
     return n
+
+
+def _largest(edges: NDArray[Any]) -> int:
+    if not edges.size:
+        return -1
+    if edges.dtype.kind not in "iuf":
+        raise GraphError(f"edges must hold whole node numbers, got dtype {edges.dtype}; map node ids to 0..n-1 first")
+    if edges.min() < 0:
+        raise GraphError(f"edges name node {edges.min()}; nodes are numbered from 0")
+    return int(edges.max())
 
 
 def _upper_csr(u: Int, v: Int, n: int) -> tuple[Int, NDArray[Any]]:

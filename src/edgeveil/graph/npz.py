@@ -2,7 +2,7 @@
 
 Keys: ``edge_index`` int [2, E] (u < v, sorted); features as CSR (``x_data x_indices x_indptr x_shape``) or dense ``x``;
 ``y`` int64 [n] or uint8 [n, L]; ``train_mask val_mask test_mask`` bool [n], or [n, k] for k splits; optionally
-``node_ids`` and ``meta`` (UTF-8 JSON bytes: name, split names, number of nodes and classes, twin flag, what was collapsed).
+``node_ids`` and ``meta`` (UTF-8 JSON bytes: name, split names, number of nodes and classes, twin flag, losses).
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ def from_quantiles(values: Sequence[int], n: int) -> Int:
     heights = np.asarray(values, np.int64)
     left = np.clip(np.searchsorted(grid, position, side="right") - 1, 0, len(grid) - 2)
     span = grid[left + 1] - grid[left]
-    return heights[left] + (heights[left + 1] - heights[left]) * (position - grid[left]) // span
+    out: Int = heights[left] + (heights[left + 1] - heights[left]) * (position - grid[left]) // span
+    return out
 
 
 def split_integer(total: int, weights: Sequence[int]) -> list[int]:

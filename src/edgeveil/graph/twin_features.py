@@ -90,4 +90,5 @@ def groups_to_labels(groups: Int, num_groups: int, labels: int, rng: np.random.G
     base = rng.integers(40, 560, labels)
     shift = rng.integers(-350, 351, (num_groups, labels))
     rate = np.clip(base + shift, 20, 950)
-    return (rng.integers(0, 1000, (len(groups), labels)) < rate[groups]).astype(np.uint8)
+    drawn: NDArray[np.uint8] = (rng.integers(0, 1000, (len(groups), labels)) < rate[groups]).astype(np.uint8)
+    return drawn

@@ -13,6 +13,7 @@ from edgeveil.errors import GraphError
 
 __all__ = ["Collapsed", "Split", "check_features", "check_labels", "check_split", "collapse_edges", "freeze"]
 
+MAX_NODES = 3_037_000_499  # the largest n whose keys u*n+v fit in int64
 Bool = NDArray[np.bool_]
 Features = Any  # scipy CSR or float ndarray; scipy ships no types
 
@@ -59,9 +60,12 @@ def collapse_edges(edges: Any, num_nodes: int) -> tuple[NDArray[np.int64], Colla
     if array.ndim != 2 or array.shape[0] != 2:
         hint = " (it looks transposed: pass edges.T)" if array.ndim == 2 and array.shape[1] == 2 else ""
         raise GraphError(f"edges must be an integer array of shape [2, E], got {array.shape}{hint}")
-    if array.size and array.dtype.kind not in "iu":
-        if array.dtype.kind != "f" or not (np.isfinite(array).all() and (array == np.floor(array)).all()):
-            raise GraphError(f"edges must hold whole node numbers, got dtype {array.dtype}; map node ids to 0..n-1 first")
+    if array.size and not _whole(array):
+        raise GraphError(f"edges must hold whole node numbers, got dtype {array.dtype}; map node ids to 0..n-1 first")
+    if num_nodes > MAX_NODES:
+        raise GraphError(
+            f"{num_nodes} nodes: edges are sorted by 64-bit keys, which suffice for {MAX_NODES} nodes; split the graph"
+        )
     array = array.astype(np.int64, copy=False)
     bad = (array < 0) | (array >= num_nodes)
     if bad.any():
@@ -79,6 +83,12 @@ def collapse_edges(edges: Any, num_nodes: int) -> tuple[NDArray[np.int64], Colla
     return keys, Collapsed(
         self_loops=int(loops.sum()), duplicates=len(u) - len(directed), reversed=len(directed) - len(keys)
     )
+
+
+def _whole(array: NDArray[Any]) -> bool:
+    if array.dtype.kind == "f":
+        return bool(np.isfinite(array).all() and (array == np.floor(array)).all())
+    return array.dtype.kind in "iu"
 
 
 def _unique_sorted(keys: NDArray[np.int64]) -> NDArray[np.int64]:

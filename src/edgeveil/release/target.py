@@ -131,7 +131,8 @@ class LocalTarget(Target):
 
 def _probabilities(logits: NDArray[Any], multilabel: bool) -> NDArray[Any]:
     if multilabel:
-        return 1 / (1 + np.exp(-logits))
+        logistic: NDArray[Any] = 1 / (1 + np.exp(-logits))
+        return logistic
     exp = np.exp(logits - logits.max(axis=1, keepdims=True))
     out: NDArray[Any] = exp / exp.sum(axis=1, keepdims=True)
     return out

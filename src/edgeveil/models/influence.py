@@ -1,0 +1,180 @@
+"""Exact LinkTeller influence of a model at hand: the derivative that Algorithm 1 approximates by a query per node.
+
+The base pass is run once for all nodes. Then the derivatives of a batch of queries travel through the layers, each
+touching only the neighbourhood it has reached (Theorem 1: beyond k hops there is nothing). Layers that aggregate
+linearly (GCN, GraphSAGE, GraphConv, KProp) have a closed form; attention layers differentiate their softmax too.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgeveil.errors import InputError
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.models import threads
+from edgeveil.models.attention import AttentionLayer
+from edgeveil.models.attention_tangents import attention_step
+from edgeveil.models.base import Layer, Model, kprop
+from edgeveil.models.gcn import GCNLayer
+from edgeveil.models.mlp import DenseLayer
+from edgeveil.models.ops import Features, matmul
+from edgeveil.models.sage import NeighbourLayer
+from edgeveil.models.structure import Structure
+from edgeveil.models.tangents import LIMIT, Tangents, TooMany
+
+__all__ = ["influence"]
+
+Array = NDArray[Any]
+
+
+def influence(model: Model, x: FeatureMatrix, adjacency: Any, nodes: Any, targets: Any = None) -> sp.csr_matrix:
+    """Entry [i, j]: exact influence of nodes[i] on targets[j] (default: on `nodes`), float64.
+
+    `adjacency` is CSR (row i lists whom node i hears) or a prepared `Structure`.
+    """
+    senders = np.asarray(nodes, np.int64)
+    receivers = senders if targets is None else np.asarray(targets, np.int64)
+    if model.spec.local:
+        return sp.csr_matrix(_own(model, x, senders, receivers))
+    with torch.no_grad(), threads.limited(None):
+        work = _Pass(_double(model), FeatureMatrix.wrap(x), model.prepare(adjacency), receivers)
+        blocks = work.batches(senders, max(1, LIMIT // max(work.structure.num_nodes, 1)))
+        return sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((0, len(receivers)))
+
+
+def _jvp(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
+    value, change = torch.func.jvp(function, (at,), (along,))[:2]
+    return value, change
+
+
+def _double(model: Model) -> Model:
+    if not model.training and all(p.dtype == torch.float64 for p in model.parameters()):
+        return model
+    return copy.deepcopy(model).double().eval()
+
+
+def _own(model: Model, x: FeatureMatrix, senders: Array, receivers: Array) -> Any:
+    """A model without edges: a node moves itself and nobody else."""
+    part = FeatureMatrix.wrap(x).take(senders).torch("float64")
+    dense = part.dense()
+    exact: Any = _double(model)
+    with torch.no_grad():
+        _, change = _jvp(lambda h: exact(h, None), dense, dense)
+    norm = change.norm(dim=1).numpy()
+    where = np.full(max(senders.max(initial=0), receivers.max(initial=0)) + 1, -1)
+    where[receivers] = np.arange(len(receivers))
+    hit = where[senders] >= 0
+    rows = np.flatnonzero(hit)
+    return sp.csr_matrix((norm[hit], (rows, where[senders][hit])), shape=(len(senders), len(receivers)))
+
+
+@dataclass
+class _Pass:
+    """One model on one graph: what the base pass left behind, and how a batch travels through it."""
+
+    model: Model
+    x: FeatureMatrix
+    structure: Structure
+    receivers: Array
+
+    @cached_property
+    def base(self) -> tuple[list[Features], list[Array]]:
+        """The input of every layer in the base pass, and the slope of every activation between layers."""
+        h: Features = kprop(self.x.torch("float64"), self.structure, self.model.spec.kprop)
+        inputs: list[Features] = [h]
+        slopes: list[Array] = []
+        for layer in list(self.model.layers)[:-1]:
+            before = layer(h, self.structure)
+            h, slope = _jvp(self.model._activate, before, torch.ones_like(before))
+            slopes.append(slope.numpy())
+            inputs.append(h)
+        return inputs, slopes
+
+    def columns(self, kind: str, last: bool) -> Any:
+        """P transposed, cut to the receivers (renumbered) in the last layer."""
+        whole = self.structure.matrix(kind).T.csr
+        return whole[:, self.receivers].tocsr() if last else whole
+
+    def batches(self, senders: Array, size: int) -> list[Any]:
+        """Rows of the result, halving a batch that reaches too far."""
+        out: list[Any] = []
+        for at in range(0, len(senders), size):
+            part = senders[at : at + size]
+            try:
+                out.append(self.batch(part))
+            except TooMany:
+                out.extend(self.batches(part, (len(part) + 1) // 2))
+        return out
+
+    def batch(self, senders: Array) -> sp.csr_matrix:
+        """Influence of these senders on the receivers."""
+        inputs, slopes = self.base
+        t = Tangents.start(senders, self.structure.num_nodes)
+        for _ in range(self.model.spec.kprop):
+            keys, carry = t.hop(self.columns("sym", False))
+            t = t.at(keys, carry @ t.value)
+        rows: Any = self.x.take(senders).torch("float64")
+        depth = len(self.model.layers)
+        for at, layer in enumerate(self.model.layers):
+            t = self.step(cast(Layer, layer), inputs[at], t, rows if at == 0 else None, at + 1 == depth)
+            if at + 1 < depth:
+                t = t.replace(t.value * slopes[at][t.node])
+        return t.matrix(len(self.receivers))
+
+    def step(self, layer: Layer, base: Features, t: Tangents, rows: Any, last: bool) -> Tangents:
+        """One layer. `rows`: the queries' own features, still to be multiplied, in front of the first layer."""
+
+        def product(weight: Tensor) -> Array:
+            if rows is None:
+                return t.value @ weight.detach().numpy()  # type: ignore[no-any-return]
+            return t.value * matmul(rows, weight).detach().numpy()[t.query]  # type: ignore[no-any-return]
+
+        if isinstance(layer, AttentionLayer):
+            return attention_step(layer, base, self.structure, t, product, self.receivers if last else None)
+        if isinstance(layer, GCNLayer):
+            own = None if layer.skip is None else product(layer.skip.weight)
+            return self._linear(t, layer.norm, product(layer.weight), own, last)
+        if isinstance(layer, NeighbourLayer):
+            return self._linear(t, layer.kind, product(layer.weight), product(layer.own), last)
+        if isinstance(layer, DenseLayer):
+            stay = self._stay(last)
+            keys, carry = t.hop(stay)
+            return t.at(keys, carry @ product(layer.linear.weight), stay.shape[1])
+        raise InputError(f"no exact influence for a {type(layer).__name__}; attack it with mode='query'")
+
+    def _linear(self, t: Tangents, kind: str, value: Array, own: Array | None, last: bool) -> Tangents:
+        """P (value) + own."""
+        if value.size > LIMIT and t.num_queries > 1:
+            raise TooMany
+        columns = self.columns(kind, last)
+        n = columns.shape[1]
+        if own is None:
+            keys, carry = t.hop(columns)
+            return t.at(keys, carry @ value, n)
+        stay = self._stay(last)
+        keys, carry = t.hop(_union(columns, stay))
+        moved, kept = t.hop(stay)
+        out = carry @ value
+        out[np.searchsorted(keys, moved)] += kept @ own
+        return t.at(keys, out, n)
+
+    def _stay(self, last: bool) -> Any:
+        whole = sp.identity(self.structure.num_nodes, format="csr")
+        return whole[:, self.receivers].tocsr() if last else whole
+
+
+def _union(columns: Any, stay: Any) -> Any:
+    """`columns` with explicit (possibly zero) entries where `stay` has some."""
+    a, b = columns.tocoo(), stay.tocoo()
+    data = np.concatenate([a.data, np.zeros(b.nnz)])
+    return sp.csr_matrix((data, (np.r_[a.row, b.row], np.r_[a.col, b.col])), shape=columns.shape)

@@ -144,7 +144,7 @@ def _utility_by_degree(release: Release, truth: Graph) -> list[dict[str, Any]]:
     test = truth.masks.test if truth.masks is not None else np.ones(truth.num_nodes, dtype=bool)
     chosen = np.flatnonzero(test & (truth.y >= 0))
     right = predicted(release.predict(), multilabel=False)[chosen] == truth.y[chosen]
-    bins = degree_bins(truth.degrees[chosen])
+    bins = degree_bins(truth, chosen)
     return [{"bin": name, "nodes": int(m.sum()), "utility": float(right[m].mean())} for name, m in bins.items()]
 
 

@@ -101,7 +101,7 @@ def _describe(leak: Leak, result: AttackResult, edges: NDArray[np.bool_], truth:
     }
     leak.by_degree = [
         {"bin": name, "nodes": int(mask.sum()), "recall": float(lost[inside[mask]].sum() / total[inside[mask]].sum())}
-        for name, mask in degree_bins(truth.degrees[inside]).items()
+        for name, mask in degree_bins(truth, inside).items()
     ]
     picked = order[edges[order]]
     leak.found = [
@@ -111,12 +111,11 @@ def _describe(leak: Leak, result: AttackResult, edges: NDArray[np.bool_], truth:
     ]  # fmt: skip
 
 
-def degree_bins(degrees: Int) -> dict[str, NDArray[np.bool_]]:
-    """Up to four readable degree classes, cut at the quartiles of the nodes at hand."""
-    if not len(degrees):
-        return {}
-    cuts = sorted({int(q) for q in np.quantile(degrees, [0.25, 0.5, 0.75])} - {int(degrees.max())})
-    edges = [int(degrees.min()) - 1, *cuts, int(degrees.max())]
+def degree_bins(graph: Graph, nodes: Int) -> dict[str, NDArray[np.bool_]]:
+    """Which of `nodes` fall into each of up to four degree classes, cut at the quartiles of the whole graph."""
+    degrees, everyone = graph.degrees[nodes], graph.degrees
+    cuts = sorted({int(q) for q in np.quantile(everyone, [0.25, 0.5, 0.75])} - {int(everyone.max())})
+    edges = [int(everyone.min()) - 1, *cuts, int(everyone.max())]
     bins = {}
     for low, high in zip(edges[:-1], edges[1:], strict=True):
         mask = (degrees > low) & (degrees <= high)

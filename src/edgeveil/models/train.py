@@ -16,6 +16,7 @@ from torch import Tensor
 
 from edgeveil.errors import InputError, TrainingError
 from edgeveil.graph.features import FeatureMatrix
+from edgeveil.models import memo as memos
 from edgeveil.models import threads
 from edgeveil.models.base import Model
 from edgeveil.models.checkpoint import Checkpoint, State, run_key
@@ -155,7 +156,12 @@ def fit(
     optimizer = _optimizer(model, spec)
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(Path(checkpoint))
-    key = _key(model, x, structure, y, train, val, spec, seed) if checkpoint else ""
+    memo = memos.active() if objective is None and validation is None else None
+    key = _key(model, x, structure, y, train, val, spec, seed) if checkpoint or memo else ""
+    name = f"{key} {memos.weights_digest(model)}" if memo else ""
+    known: History | None = memo.recall(name, model) if memo else None
+    if known is not None:
+        return known
     started = time.perf_counter()
     with threads.limited(num_threads), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "model", "training"))
@@ -166,7 +172,10 @@ def fit(
     model.eval()
     kept = state.best_epoch if state.best else state.epoch
     seconds = time.perf_counter() - started
-    return History(state.train_loss, state.val_loss, state.val_score, kept, state.stopped, seconds)
+    history = History(state.train_loss, state.val_loss, state.val_score, kept, state.stopped, seconds)
+    if memo:
+        memo.keep(name, model, history)
+    return history
 
 
 def _check(model: Model, spec: TrainSpec, y: Any, train: Any, multilabel: bool, *, has_val: bool) -> None:
@@ -203,8 +212,8 @@ def _key(
     model: Model, x: FeatureMatrix, structure: Structure, y: Any, train: Any, val: Any, spec: TrainSpec, seed: int
 ) -> str:
     parts = {"model": model.spec.to_json(), "train": spec.to_json(), "seed": int(seed), "shape": x.shape}
-    values = x.values.data if x.is_sparse else x.values
-    arrays = [y, train, [] if val is None else val, values, [] if x.shift is None else x.shift]
+    values = [x.values.data, x.values.indices, x.values.indptr] if x.is_sparse else [x.values]
+    arrays = [y, train, [] if val is None else val, *values, [] if x.shift is None else x.shift]
     return run_key(parts, [*arrays, structure.adjacency.indptr, structure.adjacency.indices])
 
 

@@ -1,0 +1,99 @@
+"""What one run is: plain, frozen, hashable settings. Equal settings on equal data with equal code give equal rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
+
+from edgeveil.registry import canonical
+
+__all__ = ["BELIEFS", "AttackConfig", "RunConfig", "canonical_json", "content_id"]
+
+Degree = Literal["low", "unconstrained", "high"]
+Protocol = Literal["subset", "balanced", "sampled"]
+BELIEFS = ("k/4", "k/2", "k", "2k", "4k")
+
+
+class Frozen(BaseModel):
+    """Immutable settings that refuse unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AttackConfig(Frozen):
+    """One attack and whom it attacks."""
+
+    name: str = Field("linkteller", description="Registered attack.")
+    params: dict[str, Any] = Field(default_factory=dict, description="The attack's own parameters, e.g. variant, mode, queries.")
+    protocol: Protocol = Field(
+        "subset",
+        description="subset: all pairs among some nodes (LinkTeller); balanced: all edges and as many non-edges "
+        "(He et al.); sampled: some edges and non-edges (LPGNet, GraphPrivatizer).",
+    )
+    degrees: tuple[Degree, ...] = Field(("unconstrained",), description="Degree classes; protocol subset only.")
+    beliefs: tuple[str, ...] = Field(BELIEFS, description="Density beliefs, as multiples of the density k.")
+    nodes: int = Field(500, ge=2, description="Attacked nodes (subset), or edges and non-edges each (sampled).")
+    sample_seeds: tuple[int, ...] | None = Field(
+        None, description="Seeds of the attacked nodes or pairs; default: one that follows from the run's seed."
+    )
+    pair_variant: Literal["correct", "published"] = Field("correct", description="How protocol sampled draws pairs.")
+
+    _names = field_validator("name")(canonical)
+
+
+class RunConfig(Frozen):
+    """One release and every attack on it: the unit of work, of resuming and of retrying."""
+
+    dataset: str = Field(description="The graph that is answered for and attacked: a name or a path to a graph.npz.")
+    train_on: str | None = Field(None, description="Another graph to train on (twitch-es for the Twitch graphs).")
+    split: str | None = Field(None, description="Split of the training graph; default: the dataset's own.")
+    split_seed: int = Field(0, ge=0, description="Seed of a drawn split.")
+    setting: str | None = Field(None, description="transductive, inductive-different, inductive-evolving; default: inferred.")
+    defence: str = Field("none", description="Registered defence.")
+    defence_params: dict[str, Any] = Field(default_factory=dict, description="The defence's own parameters.")
+    epsilon: float | None = Field(None, gt=0, description="Privacy budget; leave out where the defence takes none.")
+    model: str = Field("gcn", description="gcn, gat, gatv2, sage, graphconv, transformer or mlp.")
+    model_params: dict[str, Any] = Field(default_factory=dict, description="Fields of the model that replace the preset's.")
+    train_params: dict[str, Any] = Field(default_factory=dict, description="Fields of training that replace the preset's.")
+    preset: str = Field("default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")
+    seed: int = Field(0, ge=0, description="Seed of noise, weights and dropout.")
+    utility: str | None = Field(None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1.")
+    attacks: tuple[AttackConfig, ...] = Field((), description="Attacks on the release.")
+
+    _names = field_validator("dataset", "train_on", "defence", "model", "preset")(
+        lambda value: value if value is None or "/" in value or value.endswith(".npz") else canonical(value)
+    )
+
+    @field_serializer("epsilon")
+    def _finite(self, value: float | None) -> float | str | None:
+        return "inf" if value is not None and math.isinf(value) else value
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, defaults left out, so that a new optional field does not change old ids."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """Names of the graphs it needs."""
+        return (self.dataset,) if self.train_on is None else (self.train_on, self.dataset)
+
+    @property
+    def group(self) -> str:
+        """Runs of one group share work (features, a split, a first MLP) and are best done by one worker in turn."""
+        parts = (self.dataset, self.train_on, self.split, self.split_seed, self.preset, self.seed)
+        return "|".join(map(str, parts))
+
+
+def canonical_json(value: Any) -> str:
+    """One spelling per value: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def content_id(config: Mapping[str, Any], fingerprints: Mapping[str, str], code: str) -> str:
+    """Id of a run: settings, content of its graphs and the code that matters; 64 bits are plenty for any sweep."""
+    return hashlib.sha256(canonical_json([config, dict(fingerprints), code]).encode()).hexdigest()[:16]

@@ -1,0 +1,125 @@
+"""The one schema of a result row (JSON Lines of every command that measures something)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from edgeveil.errors import InputError
+
+if TYPE_CHECKING:
+    from edgeveil.release.release import Release
+
+__all__ = ["FIELDS", "FIGURES", "LABELS", "TIMES", "Row", "release_labels"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measurement: a release (dataset, defence, model, epsilon, seed) under one attack, degree class and belief.
+
+    None is a missing value. `params` holds the parameters of defence and attack that have no column of their own;
+    `seed` is that of the release, ``params["sample_seed"]`` that of the attacked nodes or pairs.
+    """
+
+    dataset: str
+    is_twin: bool = False
+    split: str | None = None
+    setting: str | None = None
+    protocol: str | None = None
+    defence: str
+    variant: str | None = None
+    model: str | None = None
+    layers: int | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    epsilon: float | None = None
+    unit: str | None = None
+    status: str | None = None
+    randomness: str | None = None
+    attack: str | None = None
+    degree: str | None = None
+    belief: str | None = None
+    seed: int | None = None
+    utility_metric: str | None = None
+    utility: float | None = None
+    auc: float | None = None
+    average_precision: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+    tpr_at_fpr_001: float | None = None
+    queries: int | None = None
+    seconds_train: float | None = None
+    seconds_attack: float | None = None
+    n_nodes: int | None = None
+    n_pairs: int | None = None
+    n_edges: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values in the fixed order of columns; NaN and infinity become None."""
+        return {name: plain(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Row:
+        """Inverse of `to_json`; unknown columns are refused, missing ones are None."""
+        unknown = values.keys() - set(FIELDS)
+        if unknown:
+            raise InputError(f"a row has no column {min(unknown)!r}; columns are {', '.join(FIELDS)}")
+        params = values.get("params") or {}
+        return cls(**{**values, "params": json.loads(params) if isinstance(params, str) else dict(params)})
+
+    def labels(self) -> dict[str, Any]:
+        """What the row is about, as opposed to what was measured."""
+        return {name: plain(getattr(self, name)) for name in LABELS}
+
+    def figures(self) -> dict[str, float | None]:
+        """What was measured."""
+        return {name: plain(getattr(self, name)) for name in FIGURES}
+
+
+FIELDS = tuple(f.name for f in fields(Row))
+TIMES = ("seconds_train", "seconds_attack")
+FIGURES = (
+    "utility", "auc", "average_precision", "precision", "recall", "f1", "tpr_at_fpr_001", "queries", *TIMES,
+    "n_nodes", "n_pairs", "n_edges",
+)  # fmt: skip
+LABELS = tuple(name for name in FIELDS if name not in FIGURES)
+
+
+def plain(value: Any) -> Any:
+    """The JSON form of a value: NumPy scalars unpacked, non-finite numbers None."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def release_labels(release: Release, *, split: str | None = None, seed: int | None = None) -> dict[str, Any]:
+    """The columns that follow from a release alone; an infinite epsilon (no edge noise) is stored as missing."""
+    claim = release.guarantee
+    params = {k: v for k, v in release.params.items() if k not in ("epsilon", "variant")}
+    epsilon = release.params.get("epsilon", claim.claimed_epsilon)
+    return {
+        "dataset": release.dataset,
+        "is_twin": release.is_twin,
+        "split": split,
+        "setting": release.setting,
+        "defence": release.defence,
+        "variant": release.variant,
+        "model": release.model,
+        "layers": release.layers,
+        "params": params,
+        "epsilon": None if epsilon is None or math.isinf(epsilon) else float(epsilon),
+        "unit": claim.unit,
+        "status": claim.status,
+        "randomness": claim.randomness,
+        "seed": seed,
+        "seconds_train": release.seconds_train,
+    }

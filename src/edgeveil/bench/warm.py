@@ -1,0 +1,12 @@
+"""Imported once by the server that forks workers, so that a hundred workers do not import torch a hundred times."""
+
+from __future__ import annotations
+
+import edgeveil.bench.processes
+import edgeveil.bench.run
+from edgeveil.attacks.base import ATTACKS
+from edgeveil.defences.base import DEFENCES
+
+ATTACKS.load()
+DEFENCES.load()
+__all__: list[str] = []

@@ -1,0 +1,77 @@
+"""Remembering finished trainings, so that a sweep trains the same model on the same data once.
+
+Training is a pure function of first weights, data, settings and seed; inside `remembering` a second call with equal
+ones gets the stored weights. Five inference graphs share one model of twitch-es, ten epsilons one first MLP.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgeveil.models.base import Model
+
+__all__ = ["Memo", "active", "remembering", "weights_digest"]
+
+
+@dataclass
+class Memo:
+    """Least recently used trainings first; `hits` of `asked` were not trained again."""
+
+    limit: int = 256 * 2**20
+    asked: int = 0
+    hits: int = 0
+    _kept: OrderedDict[str, tuple[dict[str, Any], Any]] = field(default_factory=OrderedDict)
+
+    def recall(self, key: str, model: Model) -> Any | None:
+        """Put stored weights into the model and return the stored history, or None."""
+        self.asked += 1
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self.hits += 1
+        self._kept.move_to_end(key)
+        model.load_state_dict(found[0])
+        model.eval()
+        return found[1]
+
+    def keep(self, key: str, model: Model, history: Any) -> None:
+        """Store a copy of the weights, forgetting the oldest beyond the limit in bytes."""
+        self._kept[key] = ({k: v.detach().clone() for k, v in model.state_dict().items()}, history)
+        while len(self._kept) > 1 and sum(map(_size, self._kept.values())) > self.limit:
+            self._kept.popitem(last=False)
+
+
+def _size(entry: tuple[dict[str, Any], Any]) -> int:
+    return sum(v.numel() * v.element_size() for v in entry[0].values())
+
+
+_ACTIVE: list[Memo] = []
+
+
+def active() -> Memo | None:
+    """The memo in use, if any."""
+    return _ACTIVE[-1] if _ACTIVE else None
+
+
+@contextmanager
+def remembering(memo: Memo) -> Iterator[Memo]:
+    """Use a memo for every training in this block."""
+    _ACTIVE.append(memo)
+    try:
+        yield memo
+    finally:
+        _ACTIVE.remove(memo)
+
+
+def weights_digest(model: Model) -> str:
+    """Digest of the weights as they are now."""
+    digest = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()

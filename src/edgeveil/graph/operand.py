@@ -12,14 +12,16 @@ from torch import Tensor
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.spmm import SparseMatrix
 
-__all__ = ["DENSE_SPEED", "FeatureOperand"]
+__all__ = ["DENSE_SPEED", "Deferred", "FeatureOperand"]
 
 DENSE_SPEED = 10.0
 """How many multiply-adds of a dense product cost one of a sparse product (measured, one thread)."""
 
 
 class FeatureOperand:
-    """X = S - 1 shift' (+ a sparse correction), with some rows replaced; multiplied from the left with weights.
+    """X = S + column shift' (+ a sparse correction), with some rows replaced; the left factor of products with weights.
+
+    The column is all ones unless the features were propagated.
 
     Compared and hashed by identity: structures remember what they computed for one operand.
     """
@@ -50,7 +52,8 @@ class FeatureOperand:
             return cls(base.values, base.column, base.shift, dtype=dtype, base=base, nodes=nodes, replaced=replaced)
         values: SparseMatrix | Tensor
         values = SparseMatrix(x.values, symmetric=False) if x.is_sparse else torch.tensor(x.values, dtype=dtype)
-        shift = None if x.shift is None else torch.tensor(x.shift, dtype=dtype)
+        # Added, not subtracted: one pass less over the gradient.
+        shift = None if x.shift is None else torch.tensor(-x.shift, dtype=dtype)
         return cls(values, None, shift, dtype=dtype)
 
     @property
@@ -70,7 +73,7 @@ class FeatureOperand:
         out = self.values @ weight
         if self.shift is not None:
             row = (self.shift @ weight).unsqueeze(0)
-            out = out - (row if self.column is None else self.column * row)
+            out = out + (row if self.column is None else self.column * row)
         if self.correction is not None:
             out = out + self.correction @ weight
         if self.nodes is not None and self.replaced is not None:
@@ -87,7 +90,7 @@ class FeatureOperand:
         nodes = self.nodes.numpy()
         if isinstance(self.values, SparseMatrix):
             old = self.values.csr[nodes].toarray()
-            old = old if self.shift is None else old - self.shift.numpy()
+            old = old if self.shift is None else old + self.shift.numpy()
         else:
             old = self.values[self.nodes].numpy()
         block = sp.csr_matrix(self.replaced.numpy().astype(np.float64) - old)
@@ -122,6 +125,27 @@ class FeatureOperand:
         if filled <= n * width / DENSE_SPEED:
             return _sparse((matrix.csr @ self.values.csr).tocsr())
         return matrix @ torch.tensor(self.values.csr.toarray(), dtype=self.dtype)
+
+
+class Deferred:
+    """P^k X that is never formed: a product with weights runs on the narrow side, P(...P(X W)).
+
+    Noisy or bag-of-words features have few stored numbers per row; k propagations would fill an n x F array.
+    """
+
+    def __init__(self, x: FeatureOperand, matrix: SparseMatrix, steps: int) -> None:
+        self.x, self.matrix, self.steps = x, matrix, steps
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.x.shape
+
+    def matmul(self, weight: Tensor) -> Tensor:
+        """P^k (X weight), differentiable in the weight."""
+        out = self.x.matmul(weight)
+        for _ in range(self.steps):
+            out = self.matrix @ out
+        return out
 
 
 def _sparse(csr: Any) -> SparseMatrix:

@@ -7,6 +7,7 @@ the matrix itself. The product is differentiable in reverse mode, in forward mod
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,11 @@ def csr_product(matrix: Tensor, x: Tensor) -> Tensor:
         out: Tensor = torch.sparse.mm(matrix, x, reduce="sum")
         return out
     return matrix @ x
+
+
+with warnings.catch_warnings():  # torch says once per process that CSR is in beta; every path here is tested
+    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+    csr_tensor(torch.zeros(1, dtype=torch.int32), torch.zeros(0, dtype=torch.int32), torch.zeros(0), (0, 0))
 
 
 class SparseMatrix:

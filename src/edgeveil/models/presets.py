@@ -89,7 +89,7 @@ def _linkteller(dataset: str, model: str) -> Preset:
     family = "twitch" if dataset.startswith("twitch") else dataset if dataset in ("ppi", "flickr") else "planetoid"
     norm, hidden, dropout, lr = _LINKTELLER_GCN[family]
     source = f"LinkTeller App. F5 ({family}); weight decay, initialisation, bias and last epoch from its code"
-    init = "uniform-out" if model in ("gcn", "mlp") else None
+    init = "uniform-out" if model == "gcn" else None
     spec = ModelSpec(name=model, hidden=hidden, dropout=dropout, norm=norm, init=init)
     if model == "gat" and family in _LINKTELLER_GAT:
         heads, dropout = _LINKTELLER_GAT[family]

@@ -1,7 +1,7 @@
 """Settings of the server: defaults here, then a TOML file, then environment variables, then the command line.
 
-Environment variables are ``EDGEVEIL_`` and the field's name, with two underscores for a section:
-``EDGEVEIL_LEDGER``, ``EDGEVEIL_GUARD__ACTION``.
+Environment variables are ``EDGEVEIL_SERVE_`` and the field's name, with two underscores for a section:
+``EDGEVEIL_SERVE_LEDGER``, ``EDGEVEIL_SERVE_GUARD__ACTION``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from edgeveil.errors import UsageError
 
 __all__ = ["GuardSettings", "Settings", "load_settings"]
 
-Positive = Field(gt=0)
-
 
 class GuardSettings(BaseModel):
     """The query guard: a heuristic, without any guarantee (see docs/guard.md)."""
@@ -31,64 +29,87 @@ class GuardSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     action: Literal["off", "log", "slow", "review", "refuse"] = Field(
-        "refuse", description="The strongest thing the guard may do; weaker ones happen earlier."
+        default="refuse", description="The strongest thing the guard may do; weaker ones happen earlier."
     )
     only_unprotected: bool = Field(
-        True, description="Only log for releases with a sound guarantee: there, queries reveal nothing more."
+        default=True, description="Only log for releases with a sound guarantee: there, queries reveal nothing more."
     )
-    near: float = Field(0.35, gt=0, lt=1, description="Relative change of a row below which it counts as a probe.")
-    single_limit: int = Field(8, gt=0, description="Probes that move one or two rows, per key.")
-    grouped_limit: int = Field(8, gt=0, description="Probes that move three or more rows, per key.")
-    scan_limit: int = Field(24, gt=0, description="Different nodes probed, per tenant, over all its keys and sessions.")
-    shared_limit: int = Field(16, gt=0, description="Probes that answered the same nodes, over all tenants together.")
-    few_rows: int = Field(2, gt=0, description="Up to so many moved rows a probe counts as single.")
-    slow_seconds: float = Field(1.0, ge=0, le=30, description="Longest delay of a slowed answer.")
+    near: float = Field(
+        default=0.35, gt=0, lt=1, description="Relative change of a row below which it counts as a probe."
+    )
+    single_limit: int = Field(default=8, gt=0, description="Probes that move one or two rows, per key.")
+    grouped_limit: int = Field(default=8, gt=0, description="Probes that move three or more rows, per key.")
+    scan_limit: int = Field(
+        default=24, gt=0, description="Different nodes probed, per tenant, over all its keys and sessions."
+    )
+    shared_limit: int = Field(
+        default=16, gt=0, description="Probes that answered the same nodes, over all tenants together."
+    )
+    subset_limit: int = Field(
+        default=4, gt=0, description="Different induced subgraphs that contain one node, per key."
+    )
+    few_rows: int = Field(default=2, gt=0, description="Up to so many moved rows a probe counts as single.")
+    slow_seconds: float = Field(default=1.0, ge=0, le=30, description="Longest delay of a slowed answer.")
     node_limit: int | None = Field(
-        None, gt=0, description="Q per node: answers about one node under changed features, over all tenants."
+        default=None, gt=0, description="Q per node: answers about one node under changed features, over all tenants."
     )
-    refuse_share: float = Field(1.0, gt=0, description="Refuse at this multiple of a limit.")
+    refuse_share: float = Field(default=1.0, gt=0, description="Refuse at this multiple of a limit.")
 
 
 class Settings(BaseSettings):
     """Everything that `edgeveil serve` can be told."""
 
     model_config = SettingsConfigDict(
-        env_prefix="EDGEVEIL_", env_nested_delimiter="__", extra="forbid", frozen=True, env_ignore_empty=True
+        env_prefix="EDGEVEIL_SERVE_", env_nested_delimiter="__", extra="forbid", frozen=True, env_ignore_empty=True
     )
 
     release: Path = Field(description="Folder made by `edgeveil release`.")
-    state: Path = Field(Path("edgeveil-state"), description="Folder for the ledger, snapshots and the audit log.")
-    ledger: str | None = Field(None, description="Database address; default: SQLite in the state folder.")
-    host: str = Field("127.0.0.1", description="Address to listen on.")
-    port: int = Field(8440, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    tls_cert: Path | None = Field(None, description="PEM certificate chain.")
-    tls_key: Path | None = Field(None, description="PEM private key.")
-    tls_client_ca: Path | None = Field(None, description="PEM authorities; when set, clients need a certificate.")
-    plain_http: bool = Field(False, description="Allow unencrypted traffic on other than loopback addresses.")
-    output: Literal["logits", "probabilities", "labels"] = Field("probabilities", description="Kind of answer.")
-    decimals: int | None = Field(None, ge=0, le=15, description="Round answers to so many decimals.")
-    top_k: int | None = Field(None, ge=1, description="Answer only the k likeliest classes.")
-    edge_set: str = Field("graph", pattern=r"^[A-Za-z0-9._-]{1,80}$", description="Name of the released graph's edges.")
-    epsilon_cap: float | None = Field(None, gt=0, description="Epsilon that one edge set may cost in total.")
-    max_body: int = Field(8 * 2**20, gt=0, description="Bytes of a request body.")
-    max_snapshot_body: int = Field(256 * 2**20, gt=0, description="Bytes of a snapshot body.")
-    max_nodes: int = Field(20_000, gt=0, description="Nodes named or answered in one request.")
-    max_connections: int = Field(512, gt=0, description="Connections at one time.")
-    queue: int = Field(64, gt=0, description="Inferences waiting before further ones are turned away.")
-    threads: int = Field(1, gt=0, le=64, description="Threads that run the model.")
-    request_timeout: float = Field(30.0, gt=0, description="Seconds for one answer.")
-    body_timeout: float = Field(20.0, gt=0, description="Seconds for a client to send a body.")
-    header_timeout: float = Field(10.0, gt=0, description="Seconds for a client to send its headers.")
-    keep_alive: int = Field(15, gt=0, description="Seconds an idle connection stays open.")
-    lease_block: int = Field(256, gt=0, description="Queries taken from the ledger at a time.")
-    node_block: int = Field(8, gt=0, description="Queries per node taken from the ledger at a time.")
-    key_memory: float = Field(5.0, ge=0, description="Seconds a verified key is remembered.")
-    ledger_timeout: float = Field(10.0, gt=0, description="Seconds to wait for the ledger.")
-    audit_log: Path | None = Field(None, description="JSON Lines file; default: audit.jsonl in the state folder.")
-    public_metrics: bool = Field(False, description="Serve /metrics without a key.")
-    admin: bool = Field(True, description="Serve the operator's page.")
-    insecure_demo: bool = Field(False, description="Serve a release whose noise was seeded and is not private.")
-    guard: GuardSettings = Field(default_factory=GuardSettings)
+    state: Path = Field(
+        default=Path("edgeveil-state"), description="Folder for the ledger, snapshots and the audit log."
+    )
+    ledger: str | None = Field(default=None, description="Database address; default: SQLite in the state folder.")
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8440, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    tls_cert: Path | None = Field(default=None, description="PEM certificate chain.")
+    tls_key: Path | None = Field(default=None, description="PEM private key.")
+    tls_client_ca: Path | None = Field(
+        default=None, description="PEM authorities; when set, clients need a certificate."
+    )
+    induced: bool = Field(
+        default=False, description="Answer on induced subgraphs; comparing a few of them shows edges outright."
+    )
+    plain_http: bool = Field(default=False, description="Allow unencrypted traffic on other than loopback addresses.")
+    output: Literal["logits", "probabilities", "labels"] = Field(default="probabilities", description="Kind of answer.")
+    decimals: int | None = Field(default=None, ge=0, le=15, description="Round answers to so many decimals.")
+    top_k: int | None = Field(default=None, ge=1, description="Answer only the k likeliest classes.")
+    edge_set: str = Field(
+        default="graph", pattern=r"^[A-Za-z0-9._-]{1,80}$", description="Name of the released graph's edges."
+    )
+    epsilon_cap: float | None = Field(default=None, gt=0, description="Epsilon that one edge set may cost in total.")
+    edge_sets: dict[str, float] = Field(
+        default_factory=dict, description="Further graphs that share no edge with the released one, each with its cap."
+    )
+    max_body: int = Field(default=8 * 2**20, gt=0, description="Bytes of a request body.")
+    max_snapshot_body: int = Field(default=256 * 2**20, gt=0, description="Bytes of a snapshot body.")
+    max_nodes: int = Field(default=20_000, gt=0, description="Nodes named or answered in one request.")
+    max_connections: int = Field(default=512, gt=0, description="Connections at one time.")
+    queue: int = Field(default=64, gt=0, description="Inferences waiting before further ones are turned away.")
+    threads: int = Field(default=1, gt=0, le=64, description="Threads that run the model.")
+    request_timeout: float = Field(default=30.0, gt=0, description="Seconds for one answer.")
+    body_timeout: float = Field(default=20.0, gt=0, description="Seconds for a client to send a body.")
+    header_timeout: float = Field(default=10.0, gt=0, description="Seconds for a client to send its headers.")
+    keep_alive: int = Field(default=15, gt=0, description="Seconds an idle connection stays open.")
+    lease_block: int = Field(default=256, gt=0, description="Queries taken from the ledger at a time.")
+    node_block: int = Field(default=8, gt=0, description="Queries per node taken from the ledger at a time.")
+    key_memory: float = Field(default=5.0, ge=0, description="Seconds a verified key is remembered.")
+    ledger_timeout: float = Field(default=10.0, gt=0, description="Seconds to wait for the ledger.")
+    audit_log: Path | None = Field(
+        default=None, description="JSON Lines file; default: audit.jsonl in the state folder."
+    )
+    public_metrics: bool = Field(default=False, description="Serve /metrics without a key.")
+    admin: bool = Field(default=True, description="Serve the operator's page.")
+    insecure_demo: bool = Field(default=False, description="Serve a release whose noise was seeded and is not private.")
+    guard: GuardSettings = GuardSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

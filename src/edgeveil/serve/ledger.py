@@ -131,10 +131,10 @@ class Ledger:
         `digest` identifies the request: a token that returns with another request is refused.
         """
         row = {"tenant": tenant, "key": key_id, "what": what[:200], "set": edge_set, "token": token, "digest": digest}
-        row |= {"amount": to_units(epsilon), "id": secrets.token_hex(12)}
+        charge: dict[str, Any] = {**row, "amount": to_units(epsilon), "id": secrets.token_hex(12)}
         try:
             with self.database.write() as connection:
-                return self._spend(connection, row)
+                return self._spend(connection, charge)
         except IntegrityError:  # another process used the token, or a cap check of the database fired
             with self.database.read() as connection:
                 found = _charge(connection, tenant, token, digest)
@@ -250,7 +250,7 @@ def _insert_account(connection: Connection, subjects: Sequence[str], resource: s
 def _locked(connection: Connection, subjects: Sequence[str], resource: str) -> dict[str, Account]:
     """Accounts by subject, locked until the transaction ends, in one order so that two transactions cannot deadlock."""
     lock = " FOR UPDATE" if connection.dialect.name == "postgresql" else ""
-    found = {}
+    found: dict[str, Account] = {}
     for start in range(0, len(subjects), _CHUNK):
         names = {f"s{i}": subject for i, subject in enumerate(subjects[start : start + _CHUNK])}
         places = ", ".join(f":{name}" for name in names)

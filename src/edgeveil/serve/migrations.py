@@ -36,7 +36,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
             subject VARCHAR(160) NOT NULL, amount BIGINT NOT NULL CHECK (amount >= 0), returned BIGINT NOT NULL)""",
         """CREATE TABLE snapshots (
             id VARCHAR(32) PRIMARY KEY, charge_id VARCHAR(32) NOT NULL UNIQUE, at BIGINT NOT NULL,
-            name VARCHAR(120) NOT NULL, edge_set VARCHAR(120) NOT NULL, num_nodes BIGINT NOT NULL)""",
+            name VARCHAR(120) NOT NULL, edge_set VARCHAR(120) NOT NULL, num_nodes BIGINT NOT NULL,
+            manifest VARCHAR(64) NOT NULL)""",
     ),
     (
         """CREATE TABLE reviews (

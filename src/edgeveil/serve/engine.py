@@ -1,0 +1,108 @@
+"""Answers of one release: stored ones looked up, changed ones recomputed only where they can differ."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.release.release import Release
+from edgeveil.serve.khop import gcn_update
+from edgeveil.serve.problems import Problem
+from edgeveil.serve.wire import Query
+
+__all__ = ["Change", "Engine"]
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+ROWWISE = ("tabular", "lpgnet")  # predictors whose answer about a node depends on that node's features only
+
+
+class Change:
+    """Rows of a query that really differ from the stored features: `nodes` [m] and `rows` [m, d]."""
+
+    __slots__ = ("nodes", "rows", "stored")
+
+    def __init__(self, nodes: Int, rows: Float, stored: Float) -> None:
+        self.nodes, self.rows, self.stored = nodes, rows, stored
+
+
+class Engine:
+    """A release made ready for serving. All methods are safe to call from several threads."""
+
+    def __init__(self, release: Release, name: str = "release") -> None:
+        self.release, self.name = release, name
+        self.num_nodes = release.num_nodes
+        self.num_features = release.matrix.shape[1]
+        self._update = gcn_update(release.predictor, release.matrix)
+        self.base: Float = release.predict() if self._update is None else self._update.base
+        self.rowwise = release.predictor.kind in ROWWISE
+        self.strategy = "rows" if self.rowwise else "k-hop" if self._update is not None else "full"
+
+    def check(self, query: Query, max_nodes: int) -> None:
+        """Refuse a question that names unknown or repeated nodes, has the wrong shape, or is too large."""
+        for what, ids in (("nodes", query.nodes), ("answer", query.answer)):
+            if ids is not None and ids is not (query.nodes if what == "answer" else None):
+                self._check_ids(ids, what)
+        asked = self.num_nodes if query.answer is None else len(query.answer)
+        if max(asked, 0 if query.nodes is None else len(query.nodes)) > max_nodes:
+            raise Problem(413, "too_many_nodes", f"one request may concern at most {max_nodes} nodes; split it")
+        if query.features is not None:
+            want = [self.num_nodes if query.nodes is None else len(query.nodes), self.num_features]
+            if list(query.features.shape) != want:
+                got = list(query.features.shape)
+                raise Problem(422, "bad_shape", f"features must have shape {want}, got {got}")
+
+    def _check_ids(self, ids: Int, what: str) -> None:
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= self.num_nodes:
+            bad = low if low < 0 else high
+            raise Problem(422, "unknown_node", f"{what}: node {bad} is unknown; nodes are 0..{self.num_nodes - 1}")
+        if len(ids) > 1 and len(np.unique(ids)) != len(ids):
+            raise Problem(422, "repeated_node", f"{what}: nodes are repeated; name each node once")
+
+    def change(self, query: Query) -> Change | None:
+        """What a query really changes, or None when it only repeats stored rows."""
+        if query.features is None:
+            return None
+        nodes = np.arange(self.num_nodes) if query.nodes is None else query.nodes
+        stored = np.asarray(self.release.matrix.rows(nodes), np.float64)
+        differs = (stored != query.features).any(axis=1)
+        if not differs.any():
+            return None
+        return Change(nodes[differs], query.features[differs], stored[differs])
+
+    def asked(self, query: Query) -> Int:
+        """The nodes an answer is about."""
+        return np.arange(self.num_nodes) if query.answer is None else query.answer
+
+    def stored(self, query: Query) -> Float:
+        """Rows of the stored answer."""
+        return self.base if query.answer is None else self.base[query.answer]
+
+    def answer(self, query: Query, change: Change | None) -> Float:
+        """Logits for a checked query; may take long, so not for the event loop."""
+        if query.induced and not self.rowwise:
+            return self.release.predict(query.features, query.nodes, induced=True)
+        if change is None:
+            return self.stored(query)
+        asked = self.asked(query)
+        if self.rowwise:
+            return self._rowwise(asked, change)
+        if self._update is not None:
+            return self._update.changed(*_sorted(change), asked)
+        return self.release.predict(change.rows, change.nodes)[asked]
+
+    def _rowwise(self, asked: Int, change: Change) -> Float:
+        out = self.base[asked]
+        place = np.full(self.num_nodes, -1, np.int64)
+        place[change.nodes] = np.arange(len(change.nodes))
+        at = place[asked]
+        mine = at[at >= 0]
+        if len(mine):
+            out[at >= 0] = self.release.predict(change.rows[mine], change.nodes[mine], induced=True)
+        return out
+
+
+def _sorted(change: Change) -> tuple[Int, Float]:
+    order = np.argsort(change.nodes)
+    return change.nodes[order], change.rows[order]

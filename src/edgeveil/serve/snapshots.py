@@ -1,0 +1,229 @@
+"""Snapshots: the one act of the server that spends epsilon.
+
+Order of events, each safe to be the last one: the request is validated; epsilon is charged (durable); the private
+statistic is computed and saved beside the others (atomic move, fsync); the snapshot is entered in the ledger; only
+then is anything answered. A crash leaves a charge without a snapshot: asking again with the same Idempotency-Key goes
+on with that charge, and whatever was saved first is what counts, so one charge never yields two answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+import shutil
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from edgeveil.defences.renew import renew, renewal_epsilon
+from edgeveil.errors import StorageError
+from edgeveil.graph.graph import Graph
+from edgeveil.privacy.budget import exact
+from edgeveil.release.release import Release
+from edgeveil.serve.engine import Engine
+from edgeveil.serve.ledger import UNLIMITED, Ledger, Spend, to_units
+from edgeveil.serve.problems import Problem
+
+__all__ = ["SnapshotRequest", "Snapshots"]
+
+
+@dataclass(frozen=True, eq=False)
+class SnapshotRequest:
+    """A new or changed private graph and what may be spent on it.
+
+    `edge_set` names the edges that pay. Snapshots of the same edge set add up; a different name claims that no edge is
+    shared, which only the owner of the graphs can know.
+    """
+
+    name: str
+    edges: NDArray[np.int64]
+    num_nodes: int
+    features: NDArray[np.float64] | None = None
+    epsilon: float | None = None
+    edge_set: str | None = None
+
+    def digest(self) -> str:
+        """Content hash: the same token may only come back with the same request."""
+        state = hashlib.sha256(f"{self.name}|{self.num_nodes}|{self.epsilon}|{self.edge_set}".encode())
+        state.update(np.ascontiguousarray(self.edges).tobytes())
+        state.update(b"" if self.features is None else np.ascontiguousarray(self.features).tobytes())
+        return state.hexdigest()
+
+    def graph(self) -> Graph:
+        """The validated graph."""
+        return Graph.from_edges(self.edges, x=self.features, num_nodes=self.num_nodes, name=self.name)
+
+
+class Snapshots:
+    """The served release and its snapshots: engines in memory, releases on disk, charges in the ledger.
+
+    `caps` gives the epsilon of every edge set the operator has declared; no other can be charged.
+    """
+
+    def __init__(
+        self, release: Release, ledger: Ledger, folder: Path, edge_set: str, caps: Mapping[str, float | None]
+    ) -> None:
+        self._release, self._ledger, self._folder = release, ledger, folder
+        self.edge_set, self._caps = edge_set, dict(caps)
+        self.base = Engine(release)
+        self._engines: dict[str, Engine] = {}
+        self._building = threading.Lock()
+
+    # -- start ----------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Charge the served release itself (once), and check that disk and ledger tell the same story."""
+        own = self._release.guarantee.epsilon or 0.0
+        for edge_set, cap in self._caps.items():
+            self._open_edge_set(edge_set, cap, at_least=own if edge_set == self.edge_set else 0.0)
+        if own > 0:
+            name = fingerprint(self._release)
+            self._ledger.open_account("tenant:owner", "epsilon", UNLIMITED)
+            self._ledger.spend(
+                tenant="owner", key_id="-", what=f"release {self._release.defence}", edge_set=self.edge_set,
+                epsilon=exact(own), token=f"release-{name}", digest=name,
+            )  # fmt: skip
+        charged = {charge["id"] for charge in self._ledger.charges()}
+        on_disk = {path.name for path in self._folder.glob("*") if (path / "manifest.json").is_file()}
+        lost = sorted(name for name in on_disk - charged if not name.startswith("."))
+        if lost:
+            raise StorageError(
+                f"snapshot {lost[0]} in {self._folder} is unknown to the ledger, so the ledger is older than the data: "
+                "it would forget what was spent. Restore the latest ledger, or remove the snapshot for good"
+            )
+
+    def _open_edge_set(self, edge_set: str, cap: float | None, at_least: float) -> None:
+        found = self._ledger.account(f"edges:{edge_set}")
+        if cap is None and found is not None:
+            return
+        wanted = to_units(exact(at_least if cap is None else cap))
+        self._ledger.open_account(f"edges:{edge_set}", "epsilon", max(wanted, 0 if found is None else found.used))
+
+    # -- look up --------------------------------------------------------------------------------------------------
+
+    def list(self) -> list[dict[str, Any]]:
+        """All snapshots, oldest first."""
+        with self._ledger.database.read() as connection:
+            rows = connection.execute(text(f"SELECT {_COLUMNS} FROM snapshots ORDER BY at, id"))
+            return [dict(row._mapping) for row in rows]
+
+    def ready(self, name: str | None) -> Engine | None:
+        """The engine of a snapshot if it is in memory (None: the served release)."""
+        return self.base if name is None else self._engines.get(name)
+
+    def engine(self, name: str) -> Engine:
+        """The engine of a snapshot, loaded from disk when needed; its manifest must be the one entered."""
+        entered = {row["id"]: row["manifest"] for row in self.list()}
+        if name not in entered:
+            raise Problem(404, "unknown_snapshot", f"there is no snapshot {name[:64]!r}")
+        with self._building:
+            if name not in self._engines:
+                if _manifest_digest(self._folder / name) != entered[name]:
+                    raise StorageError(f"{self._folder / name} is not the snapshot that the ledger knows")
+                self._engines[name] = Engine(Release.load(self._folder / name), name)
+            return self._engines[name]
+
+    # -- spend ----------------------------------------------------------------------------------------------------
+
+    def epsilon(self, epsilon: float | None) -> float:
+        """What a snapshot would cost."""
+        return float(renewal_epsilon(self._release, epsilon))
+
+    def check_edge_set(self, edge_set: str | None) -> str:
+        """The edge set that pays; only those the operator declared exist."""
+        chosen = edge_set or self.edge_set
+        if chosen not in self._caps:
+            raise Problem(422, "unknown_edge_set", f"edge set {chosen!r} is not declared by the operator")
+        return chosen
+
+    def create(self, request: SnapshotRequest, *, tenant: str, key_id: str, token: str) -> tuple[dict[str, Any], Spend]:
+        """Charge, compute, save, enter; returns the snapshot and its charge."""
+        graph = request.graph()
+        cost = renewal_epsilon(self._release, request.epsilon)
+        self._check_features(graph)
+        spend = self._ledger.spend(
+            tenant=tenant, key_id=key_id, what=f"snapshot {request.name}", epsilon=cost, token=token,
+            edge_set=self.check_edge_set(request.edge_set), digest=request.digest(),
+        )  # fmt: skip
+        found = self._find(spend.id)
+        if found is None:
+            with self._building:
+                found = self._find(spend.id) or self._build(request, graph, spend)
+        return found, spend
+
+    def _check_features(self, graph: Graph) -> None:
+        width = self.base.num_features
+        if graph.x is None and graph.num_nodes != self.base.num_nodes:
+            raise Problem(422, "bad_shape", f"send features of all {graph.num_nodes} nodes: the graph has other nodes")
+        if graph.x is not None and graph.x.shape[1] != width:
+            raise Problem(422, "bad_shape", f"features must have {width} columns, got {graph.x.shape[1]}")
+
+    def _find(self, charge_id: str) -> dict[str, Any] | None:
+        with self._ledger.database.read() as connection:
+            statement = f"SELECT {_COLUMNS} FROM snapshots WHERE charge_id = :c"
+            row = connection.execute(text(statement), {"c": charge_id}).first()
+        return None if row is None else dict(row._mapping)
+
+    def _build(self, request: SnapshotRequest, graph: Graph, spend: Spend) -> dict[str, Any]:
+        path = self._folder / spend.id  # named after its charge: one charge, one folder
+        if not (path / "manifest.json").is_file():
+            try:
+                self._publish(renew(self._release, graph, epsilon=request.epsilon), path)
+            except Exception:
+                self._ledger.settle(spend.id, "failed")
+                raise
+        row: dict[str, Any] = {"i": spend.id, "n": request.name, "e": spend.edge_set, "m": graph.num_nodes}
+        row["d"] = _manifest_digest(path)
+        # A process that entered it first has won (IntegrityError); its manifest is the one that counts.
+        with contextlib.suppress(IntegrityError), self._ledger.database.write() as connection:
+            row["t"] = self._ledger.database.now(connection, keep=True)
+            connection.execute(
+                text(
+                    "INSERT INTO snapshots (id, charge_id, at, name, edge_set, num_nodes, manifest) "
+                    "VALUES (:i, :i, :t, :n, :e, :m, :d)"
+                ),
+                row,
+            )
+            connection.execute(text("UPDATE charges SET status = 'done' WHERE id = :i"), {"i": spend.id})
+        found = self._find(spend.id)
+        assert found is not None
+        return found
+
+    def _publish(self, release: Release, path: Path) -> None:
+        """Move a finished folder into place; whoever comes second throws his away."""
+        scratch = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        release.save(scratch)
+        try:
+            scratch.rename(path)
+        except OSError:
+            shutil.rmtree(scratch, ignore_errors=True)
+            if not (path / "manifest.json").is_file():
+                raise
+
+
+_COLUMNS = "id, at, name, edge_set, num_nodes, manifest"
+
+
+def _manifest_digest(path: Path) -> str:
+    try:
+        return hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest()
+    except OSError as error:
+        raise StorageError(f"snapshot {path} cannot be read: {error.strerror or error}") from error
+
+
+def fingerprint(release: Release) -> str:
+    """Identity of a release by content, so that it is charged once however often it is served."""
+    state = hashlib.sha256(repr((release.defence, sorted(map(str, release.params.items())))).encode())
+    _, weights, structure = release.predictor.state()
+    for arrays in (weights, structure):
+        for name in sorted(arrays):
+            state.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
+    return state.hexdigest()

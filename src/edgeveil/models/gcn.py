@@ -32,10 +32,8 @@ class GCNLayer(Layer):
     def forward(self, x: Features, structure: Structure) -> Tensor:
         """Aggregate on the narrower side: before or after the weights, or once for all when P X may be stored."""
         matrix = structure.matrix(self.norm)
-        width = self.weight.shape[1]
-        stored = isinstance(x, FeatureOperand) and structure.worth_storing(x, self.norm, width)
-        if stored or (isinstance(x, Tensor) and num_columns(x) < width):
-            gathered = structure.propagate(x, self.norm) if isinstance(x, FeatureOperand) else matrix @ x
+        gathered = self._gathered(x, structure)
+        if gathered is not None:
             out = matmul(gathered, self.weight)
             if self.bias is not None:
                 out = out + (self.bias if self.place == "after" else matrix.row_sums(out.dtype) * self.bias)
@@ -47,6 +45,15 @@ class GCNLayer(Layer):
             if self.bias is not None and self.place == "after":
                 out = out + self.bias
         return out if self.skip is None else out + self.skip(x)
+
+    def _gathered(self, x: Features, structure: Structure) -> Features | None:
+        """P X where the aggregation should come first, else None."""
+        width = self.weight.shape[1]
+        if isinstance(x, FeatureOperand) and structure.worth_storing(x, self.norm):
+            return structure.propagate(x, self.norm)
+        if isinstance(x, Tensor) and num_columns(x) < width:
+            return structure.matrix(self.norm) @ x
+        return None
 
 
 def gcn_layers(spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:

@@ -66,8 +66,8 @@ class Structure:
             known[kind] = x.propagated(self.matrix(kind), base)
         return known[kind]
 
-    def worth_storing(self, x: FeatureOperand, kind: str, width: int) -> bool:
-        """Whether (P X) W costs less per pass than P (X W) for W with `width` columns, and fits."""
+    def worth_storing(self, x: FeatureOperand, kind: str) -> bool:
+        """Whether (P X) W costs less per pass than P (X W), whatever the width of W, and fits."""
         if not self.remember or x.base is not None:
             return False
         matrix = self.matrix(kind)
@@ -77,6 +77,13 @@ class Structure:
         if filled > dense and n * features > _DENSE_LIMIT:
             return False
         return min(filled, dense) < x.cost + matrix.nnz
+
+    def worth_propagating(self, x: FeatureOperand, kind: str, steps: int) -> bool:
+        """Whether a stored P^steps X costs less per pass and column than multiplying by P `steps` times, and fits."""
+        if not self.remember or x.base is not None:
+            return False
+        size = x.shape[0] * x.shape[1]
+        return size <= _DENSE_LIMIT and size / DENSE_SPEED < x.cost + steps * self.matrix(kind).nnz
 
     def sampled_mean(self, fanout: int) -> SparseMatrix:
         """D^-1 A of a fresh sample of at most `fanout` neighbours per node, drawn from torch's generator."""

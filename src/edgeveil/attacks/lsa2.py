@@ -84,7 +84,7 @@ class Lsa2(Attack):
 def _posteriors(target: Target, view: AttackerView) -> Float:
     answer = target.query(nodes=view.nodes)
     if target.answer_kind == "labels":
-        return np.eye(int(answer.max()) + 1)[answer]
+        return np.asarray(np.eye(int(answer.max()) + 1)[answer], np.float64)
     if target.answer_kind == "logits":
         exp = np.exp(answer - answer.max(axis=1, keepdims=True))
         answer = exp / exp.sum(axis=1, keepdims=True)

@@ -51,7 +51,7 @@ def count_figures(groups: TieGroups, k: float) -> dict[str, float]:
     if not k >= 0 or math.isinf(k):
         raise InputError(f"the number of predicted pairs must be finite and >= 0, got {k!r}")
     edges = groups.positives
-    k = min(k, edges + groups.negatives)
+    k = min(float(k), edges + groups.negatives)
     hits = groups.hits(k)
     return {
         "precision": hits / k if k else NAN,

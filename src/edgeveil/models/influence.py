@@ -27,7 +27,7 @@ from edgeveil.models.attention_tangents import attention_step
 from edgeveil.models.base import Layer, Model, kprop
 from edgeveil.models.gcn import GCNLayer
 from edgeveil.models.mlp import DenseLayer
-from edgeveil.models.ops import Features, matmul
+from edgeveil.models.ops import Features, activate, matmul
 from edgeveil.models.sage import NeighbourLayer
 from edgeveil.models.structure import Structure
 from edgeveil.models.tangents import LIMIT, Tangents, TooMany
@@ -95,10 +95,13 @@ class _Pass:
         slopes: list[Array] = []
         for layer in list(self.model.layers)[:-1]:
             before = layer(h, self.structure)
-            h, slope = _jvp(self.model._activate, before, torch.ones_like(before))
+            h, slope = _jvp(self._activated, before, torch.ones_like(before))
             slopes.append(slope.numpy())
             inputs.append(h)
         return inputs, slopes
+
+    def _activated(self, before: Tensor) -> Tensor:
+        return activate(before, self.model.spec.activation, 0.0)
 
     def columns(self, kind: str, last: bool) -> Any:
         """P transposed, cut to the receivers (renumbered) in the last layer."""

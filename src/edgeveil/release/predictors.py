@@ -25,9 +25,13 @@ Logits = NDArray[np.float64]
 
 
 class Predictor(ABC):
-    """Logits for features in model space. Everything is computed in float64, whatever the training used."""
+    """Logits for features in model space. Everything is computed in float64, whatever the training used.
+
+    `precision` may be set to "float32" on a copy, to study an interface that computes in single precision.
+    """
 
     kind: ClassVar[str]
+    precision: str = "float64"
     num_nodes: int
     num_outputs: int
 
@@ -86,7 +90,7 @@ class GraphPredictor(Predictor):
         return Structure(self.adjacency)
 
     def logits(self, x: FeatureMatrix) -> Logits:
-        return predict_logits(self.model, x, self._structure)
+        return predict_logits(self.model, x, self._structure, dtype=self.precision)
 
     def induced(self, nodes: NDArray[np.int64]) -> GraphPredictor:
         return GraphPredictor(self.spec, self.model, self.adjacency[nodes][:, nodes].tocsr())
@@ -94,7 +98,7 @@ class GraphPredictor(Predictor):
     def influence(self, x: FeatureMatrix, nodes: NDArray[np.int64], targets: NDArray[np.int64]) -> sp.csr_matrix:
         from edgeveil.models.influence import influence
 
-        return influence(self.model, x, self.adjacency, nodes, targets)
+        return influence(self.model, x, self._structure, nodes, targets)
 
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
         settings = {"model": self.spec.to_json(), "inputs": self.model.num_features, "outputs": self.num_outputs}

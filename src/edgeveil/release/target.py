@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -109,7 +110,7 @@ class LocalTarget(Target):
             raise UnknownNameError("kind of answer", str(answer), KINDS)
         if dtype not in ("float64", "float32"):
             raise UnknownNameError("dtype", dtype, ("float64", "float32"))
-        self._release = release
+        self._release = release if dtype == "float64" else _single(release)
         self.num_nodes = release.num_nodes
         self.answer_kind = answer
         self._decimals = decimals
@@ -120,13 +121,19 @@ class LocalTarget(Target):
             self.influence = getattr(release, "influence", None)
 
     def _answer(self, features: Any, nodes: Int | None, induced: bool) -> Any:
-        precision = {} if self._dtype == "float64" else {"dtype": self._dtype}
-        logits = np.asarray(self._release.predict(features=features, nodes=nodes, induced=induced, **precision))
+        logits = np.asarray(self._release.predict(features=features, nodes=nodes, induced=induced))
         if self.answer_kind == "labels":
             return logits.argmax(axis=1).astype(np.int64)
         out = logits if self.answer_kind == "logits" else _probabilities(logits, self._multilabel)
         out = out.astype(self._dtype)
         return out if self._decimals is None else np.round(out, self._decimals)
+
+
+def _single(release: Any) -> Any:
+    """The release with a predictor that computes in single precision."""
+    predictor = copy.copy(release.predictor)
+    predictor.precision = "float32"
+    return replace(release, predictor=predictor)
 
 
 def _probabilities(logits: NDArray[Any], multilabel: bool) -> NDArray[Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, get_args
 
@@ -15,6 +16,7 @@ from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, make_release
 from edgeveil.defences.bayes_readout import EvidenceReader
 from edgeveil.defences.degree_vectors import SLICES, DegreeNoise, NoiseLaw, degree_noise, fill_empty, noise_scale
 from edgeveil.defences.job import Job
+from edgeveil.defences.lpgnet_audit import Perturb, audit_cases, canary_scores, outcomes
 from edgeveil.defences.lpgnet_stack import (
     Phase,
     answer,
@@ -26,12 +28,13 @@ from edgeveil.defences.lpgnet_stack import (
 )
 from edgeveil.errors import InputError
 from edgeveil.graph.cluster_degrees import cluster_degrees
+from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import Budget, check_epsilon
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.privacy.noise import noise_for
 from edgeveil.release.lpgnet_predictor import LPGNetPredictor
 from edgeveil.release.release import Release
-from edgeveil.seeds import as_generator
+from edgeveil.seeds import Seed, as_generator
 
 __all__ = ["LPGNet"]
 
@@ -137,7 +140,7 @@ class LPGNet(Defence):
         """Name of a query's noise: its own for every phase and layer, unless the published fault is reproduced."""
         return ("lpgnet", "published", 0) if self.variant == "published" else ("lpgnet", phase, layer)
 
-    def perturb_counts(self, counts: NDArray[np.int64], epsilon: Fraction | float, seed: int | None) -> Float:
+    def perturb_counts(self, counts: NDArray[np.int64], epsilon: Fraction | float, seed: Seed) -> Float:
         """Noisy counts of one query that costs `epsilon` (LPGNet Alg. 4, line 6), ready to be released."""
         law: Any = self.noise
         published = self.variant == "published"
@@ -147,6 +150,23 @@ class LPGNet(Defence):
         if self.readout == "mlp" and self.clip:
             vectors = np.maximum(vectors, 0.0)
         return fill_empty(vectors, as_generator(seed, "empty")) if published else vectors
+
+    def audit_neighbours(self) -> list[tuple[str, Graph, Graph]]:
+        """Hook of `edgeveil.privacy.verify`: the graphs of the small test."""
+        return audit_cases()
+
+    def audit_outcomes(self, graph: Graph, runs: int, rng: np.random.Generator | None) -> Sequence[Hashable]:
+        """Hook of `edgeveil.privacy.verify`: the released statistic on a tiny graph, coarsened."""
+        return outcomes(graph, self._audited(rng), self._epsilon, self.layers, runs, self.variant == "published")
+
+    def canary_scores(self, graph: Graph, pairs: NDArray[np.int64], rng: np.random.Generator | None) -> Float:
+        """Hook of `edgeveil.privacy.verify`: evidence for each planted pair in one release."""
+        return canary_scores(graph, pairs, self._audited(rng), self._epsilon, self.layers, self.variant == "published")
+
+    def _audited(self, rng: np.random.Generator | None) -> Perturb:
+        """The query as released; the correct variant is audited before clipping, which could only hide evidence."""
+        bare = self if self.variant == "published" else replace(self, clip=False)
+        return lambda counts, epsilon: bare.perturb_counts(counts, epsilon, rng)
 
     def _guarantee(self, job: Job, budget: Budget) -> Guarantee:
         if budget.unlimited:

@@ -1,0 +1,77 @@
+"""NetworkX graphs both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from edgeveil.errors import GraphError, MissingExtra
+from edgeveil.graph.graph import Graph
+from edgeveil.graph.validate import Collapsed, collapse_edges
+
+__all__ = ["from_networkx", "to_networkx"]
+
+
+def to_networkx(graph: Graph) -> Any:
+    """`networkx.Graph` named by node id, with node attributes ``x``, ``y`` and ``split`` where the graph has them."""
+    try:
+        import networkx
+    except ImportError as error:
+        raise MissingExtra("NetworkX interchange", "dev") from error
+    ids = list(range(graph.num_nodes)) if graph.node_ids is None else graph.node_ids.tolist()
+    out = networkx.Graph(name=graph.name)
+    x = graph.x.toarray() if sp.issparse(graph.x) else graph.x
+    for i, node in enumerate(ids):
+        out.add_node(node)
+        if x is not None:
+            out.nodes[node]["x"] = x[i].tolist()
+        if graph.y is not None:
+            out.nodes[node]["y"] = graph.y[i].tolist()
+        if graph.masks is not None:
+            part = next((p for p in ("train", "val", "test") if getattr(graph.masks, p)[i]), None)
+            if part:
+                out.nodes[node]["split"] = part
+    out.add_edges_from((ids[u], ids[v]) for u, v in graph.edge_index.T.tolist())
+    return out
+
+
+def from_networkx(source: Any, name: str | None = None) -> Graph:
+    """A graph from any NetworkX graph; direction, multiplicity and weights are collapsed and counted."""
+    nodes = list(source.nodes)
+    place = {node: i for i, node in enumerate(nodes)}
+    ends = [(place[u], place[v]) for u, v, *_ in source.edges]
+    edges = np.array(ends, np.int64).reshape(-1, 2).T
+    data = [source.nodes[node] for node in nodes]
+    keys, counted = collapse_edges(edges, len(nodes)) if nodes else (np.empty(0), Collapsed())
+    weights = any(attributes.get("weight", 1) != 1 for *_, attributes in source.edges(data=True))
+    lost = Collapsed(weights=weights, one_way=len(keys) - counted.reversed if source.is_directed() else 0)
+    masks = None
+    if any("split" in d for d in data):
+        masks = {p: np.array([d.get("split") == p for d in data]) for p in ("train", "val", "test")}
+    return Graph.from_edges(
+        edges,
+        _attribute(data, "x", nodes, None),
+        _attribute(data, "y", nodes, -1),
+        num_nodes=len(nodes),
+        splits={"given": masks} if masks else None,
+        split="given" if masks else None,
+        name=name or getattr(source, "name", "") or "graph",
+        node_ids=None if nodes == list(range(len(nodes))) else _ids(nodes),
+        collapsed=lost,
+    )
+
+
+def _attribute(data: list[dict[str, Any]], key: str, nodes: list[Any], missing: Any) -> Any:
+    if not any(key in d for d in data):
+        return None
+    bare = next((node for node, d in zip(nodes, data, strict=True) if key not in d), None)
+    if bare is not None and missing is None:
+        raise GraphError(f"node {bare!r} has no attribute {key!r}, but others have; give it to all nodes or to none")
+    return np.array([d.get(key, missing) for d in data])
+
+
+def _ids(nodes: list[Any]) -> Any:
+    whole = all(isinstance(node, (int, np.integer)) for node in nodes)
+    return np.array(nodes, np.int64) if whole else np.array([str(node) for node in nodes])

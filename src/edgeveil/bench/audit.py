@@ -109,7 +109,7 @@ def audit_task(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[s
         "protocol": "subset", "degree": "unconstrained", "utility_metric": metric, "utility": useful,
         "n_nodes": len(nodes),
     }  # fmt: skip
-    rows = [Row(**{**base, **figure}).to_json() for figure in leak.figures]
+    rows = [Row(**{**base, **figure}).to_json() for figure in leak.figures or [{}]]
     bins = _utility_by_degree(release, truth)
     result = {
         "rows": rows,
@@ -118,7 +118,10 @@ def audit_task(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[s
         "notes": [*release.notes, *leak.notes],
         "leak": {k: v for k, v in asdict(leak).items() if k != "figures"},
         "utility_by_degree": bins,
-        "budget": budget_curve(release, truth, nodes, seed) if config["defence"] == "none" else [],
+        "validation": _validation(release, truth, metric),
+        "budget": budget_curve(release, truth, nodes, seed)
+        if "linkteller-grouped" in params and config["defence"] == "none"
+        else [],
     }
     out: dict[str, Any] = plain(result)
     return out
@@ -131,6 +134,14 @@ def default_metric(graph: Graph) -> str:
 
 def _can_score(graph: Graph) -> bool:
     return graph.y is not None and (graph.masks is None or bool(graph.masks.test.any()))
+
+
+def _validation(release: Release, truth: Graph, metric: str) -> float | None:
+    """Utility on validation nodes: what a choice may look at."""
+    if truth.masks is None or not truth.masks.val.any():
+        return None
+    value: float | None = release.utility("val").get(metric)
+    return value
 
 
 def _attack_params(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,15 +181,19 @@ def run_audit(
     inference: Graph | None,
     executor: Executor,
     keep: Path,
-    progress: Callable[[Outcome, int, int], None] | None = None,
+    progress: Callable[[Outcome | None, int, int], None] = lambda *_: None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run what is not finished yet; returns one result per release, in plan order, and what failed."""
+    """Run what is not finished yet; returns one result per release, in plan order, and what failed.
+
+    `progress` hears (outcome, finished, total), first with None and what an earlier audit had finished.
+    """
     check_plan(plan, inference or graph)
     graphs = {"graph": graph} | ({"inference": inference} if inference is not None else {})
     tasks = audit_tasks(plan, graphs)
     done = read_kept(keep)
     todo = [t for t in tasks if t.id not in done]
     failures = []
+    progress(None, len(tasks) - len(todo), len(tasks))
     with open_private(keep) as file:
         for number, outcome in enumerate(executor.run("edgeveil.bench.audit:audit_task", todo, graphs), 1):
             if outcome.result is None:
@@ -187,8 +202,7 @@ def run_audit(
                 done[outcome.task.id] = dict(outcome.result)
                 file.write(json.dumps({"id": outcome.task.id, "result": outcome.result}) + "\n")
                 file.flush()
-            if progress is not None:
-                progress(outcome, number + len(tasks) - len(todo), len(tasks))
+            progress(outcome, number + len(tasks) - len(todo), len(tasks))
     return [done[t.id] for t in tasks if t.id in done], failures
 
 

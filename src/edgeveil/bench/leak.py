@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ def degree_bins(graph: Graph, nodes: Int) -> dict[str, NDArray[np.bool_]]:
     cuts = sorted({int(q) for q in np.quantile(everyone, [0.25, 0.5, 0.75])} - {int(everyone.max())})
     edges = [int(everyone.min()) - 1, *cuts, int(everyone.max())]
     bins = {}
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in itertools.pairwise(edges):
         mask = (degrees > low) & (degrees <= high)
         if mask.any():
             bins[str(high) if high == low + 1 else f"{low + 1}–{high}"] = mask

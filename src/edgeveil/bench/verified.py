@@ -37,6 +37,8 @@ def verify_plan(defences: Sequence[str], epsilons: Sequence[float], seed: int) -
 
 def _verify(name: str, epsilon: float, planted: Canaries, seed: int) -> list[dict[str, Any]]:
     mechanism = make_defence(name, epsilon)
+    if not (hasattr(mechanism, "perturb") or hasattr(mechanism, "canary_scores")):
+        return []
     try:
         claimed, _ = claim(mechanism)
         if mechanism.status == "refuted":

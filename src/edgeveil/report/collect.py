@@ -109,13 +109,5 @@ def _add_curves(data: AuditData, key: tuple[str, Any], result: Mapping[str, Any]
         exposure = {k: leak["exposure"][k] for k in ("bins", "nodes")}  # never the shares: they are per node
         data.exposure.append({**tag, **exposure})
     useful = {b["bin"]: b["utility"] for b in result["utility_by_degree"]}
-    data.by_degree += [{**tag, **b, "utility": _nearest(useful, b["bin"])} for b in leak["by_degree"]]
+    data.by_degree += [{**tag, **b, "utility": useful.get(b["bin"])} for b in leak["by_degree"]]
     data.budget_curves += [{**tag, **point} for point in result["budget"]]
-
-
-def _nearest(useful: Mapping[str, float], name: str) -> float | None:
-    """Utility of the degree class whose upper end is nearest; the two samples may be cut at other quartiles."""
-    if not useful:
-        return None
-    top = int(name.split("–")[-1])
-    return useful[min(useful, key=lambda b: abs(int(b.split("–")[-1]) - top))]

@@ -41,8 +41,7 @@ class AuditData:
     budget_curves: list[dict[str, Any]] = field(default_factory=list)  # label, queries, auc, precision
     by_degree: list[dict[str, Any]] = field(default_factory=list)  # label, bin, nodes, recall, utility
     exposure: list[dict[str, Any]] = field(default_factory=list)  # label, share of a node's edges found -> nodes
-    canaries: list[dict[str, Any]] = field(default_factory=list)  # defence, epsilon, density, precision, bound, tight
-    verified: list[dict[str, Any]] = field(default_factory=list)  # defence, claimed, lower bound, verdict
+    verified: list[dict[str, Any]] = field(default_factory=list)  # defence, claimed, lower bound, verdict, precision
     heatmaps: list[dict[str, Any]] = field(default_factory=list)  # title, alpha[], delta[], values[][]
     homophily: list[dict[str, Any]] = field(default_factory=list)  # class, share
     citations: list[str] = field(default_factory=list)
@@ -122,6 +121,7 @@ def _cell(defence: str, epsilon: float | None, model: str, members: list[dict[st
 def write_audit(data: AuditData, path: Path) -> None:
     """Store an audit as JSON beside its report."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"format": FORMAT, **asdict(data)}), encoding="utf-8")
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error

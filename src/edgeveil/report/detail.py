@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from edgeveil.report.data import AuditData, label
 from edgeveil.report.figures import Plot, empty_grid, percent
-from edgeveil.report.style import INK, MARKERS, MUTED, SERIES, canvas, ink_for, to_svg
+from edgeveil.report.style import GRID, INK, MUTED, SERIES, canvas, ink_for, to_svg
 
 __all__ = ["DETAILS", "detail_plots"]
 
@@ -143,87 +144,71 @@ def homophily_plot(data: AuditData) -> Plot | None:
 
 def canary_plot(data: AuditData) -> Plot | None:
     """Measured precision on coin-inserted canary pairs under the two bounds of Theorem 6."""
-    if not data.canaries:
+    items = [v for v in data.verified if v.get("precision") is not None]
+    if not items:
         return None
-    with canvas("canaries", height=3.6) as (figure, axes):
-        for i, item in enumerate(data.canaries):
+    with canvas("canaries", height=4.0) as (figure, axes):
+        for i, item in enumerate(items):
             colour, marker = ink_for(item["defence"])
-            axes.plot([i, i], [0, min(item["tight"], 1)], color=colour, lw=5, alpha=0.35, solid_capstyle="butt")
+            axes.plot([i, i], [0, item["tight"]], color=GRID, lw=7, solid_capstyle="butt")
             axes.plot(i, item["precision"], marker=marker, color=colour, ls="none")
-            axes.annotate(
-                percent(item["precision"]),
-                (i, item["precision"]),
-                textcoords="offset points",
-                xytext=(8, -3),
-                fontsize=9,
-            )
-        axes.set_xticks(
-            range(len(data.canaries)), [c["label"].replace(" ", "\n", 1) for c in data.canaries], fontsize=9
-        )
-        axes.set(ylim=(0, 1.05), ylabel="precision on canaries")
+        axes.set_xticks(range(len(items)), [f"{v['epsilon']:g}" for v in items], fontsize=9)
+        axes.set(ylim=(0, 1.05), ylabel="precision on planted edges", xlabel="epsilon")
+        for name in dict.fromkeys(v["defence"] for v in items):
+            colour, marker = ink_for(name)
+            axes.plot([], [], color=colour, marker=marker, ls="none", label=label(name, None))
+        axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=4)
         empty_grid(axes)
         title = "Precision on planted edges against its bound"
         table = [
-            (
-                c["label"],
-                percent(c["density"]),
-                percent(c["precision"], 1),
-                percent(min(c["bound"], 1.0), 1),
-                percent(c["tight"], 1),
-            )
-            for c in data.canaries
-        ]
+            (label(v["defence"], v["epsilon"]), percent(v["density"]), percent(v["precision"], 1),
+             percent(min(v["bound"], 1.0), 1), percent(v["tight"], 1))
+            for v in items
+        ]  # fmt: skip
         svg = to_svg(figure, "canaries", title, "; ".join(f"{t[0]}: measured {t[2]}, bound {t[4]}" for t in table))
     caption = (
-        "Bars reach up to the tight bound e^ε·k / (e^ε·k + 1 − k); dots are measured. "
-        "Pairs were planted by fair coins, so homophily cannot help."
+        "Bars reach up to the tight bound e^ε·k / (e^ε·k + 1 − k), dots are measured. Each pair was planted by a fair "
+        "coin (k = ½) in a synthetic graph, so homophily cannot help and a dot above its bar would refute the claim."
     )
-    return Plot(
-        "canaries", title, svg, caption, ("release", "planted share k", "measured", "Theorem 6", "tight bound"), table
-    )
+    columns = ("release", "planted share k", "measured", "Theorem 6 (at most 100 %)", "tight bound")
+    return Plot("canaries", title, svg, caption, columns, table)
 
 
 def verified_plot(data: AuditData) -> Plot | None:
     """Empirical lower bound on epsilon beside the claimed one."""
     if not data.verified:
         return None
-    with canvas("verified", height=3.6) as (figure, axes):
-        ceiling = max(v["claimed"] for v in data.verified) * 1.15
+    ceiling = max(v["claimed"] for v in data.verified) * 1.15
+    with canvas("verified", height=4.2) as (figure, axes):
         axes.plot([0, ceiling], [0, ceiling], color=MUTED, lw=1)
-        for i, item in enumerate(data.verified):
-            colour, _ = ink_for(item["defence"])
-            axes.plot(
-                item["claimed"],
-                item["lower"],
-                marker=MARKERS[i % len(MARKERS)],
-                color=colour,
-                ls="none",
-                label=label(item["defence"], None),
-            )
-            axes.annotate(
-                f"{item['lower']:.2f}",
-                (item["claimed"], item["lower"]),
-                textcoords="offset points",
-                xytext=(7, -3),
-                fontsize=9,
-            )
+        for name in dict.fromkeys(v["defence"] for v in data.verified):
+            part = [v for v in data.verified if v["defence"] == name]
+            colour, marker = ink_for(name)
+            face = "none" if any(v["verdict"] == "refuted" for v in part) else colour
+            axes.plot([v["claimed"] for v in part], [min(_number(v["lower"]), ceiling) for v in part], marker=marker,
+                      color=colour, lw=1.1, label=label(name, None), markerfacecolor=face)  # fmt: skip
         axes.set(xlabel="claimed epsilon", ylabel="empirical lower bound")
-        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        axes.legend(handles.values(), handles.keys(), fontsize=9)
+        axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4)
         title = "Claimed epsilon against what an audit can prove"
         table = [
-            (label(v["defence"], None), f"{v['claimed']:g}", f"{v['lower']:.2f}", v["verdict"]) for v in data.verified
+            (label(v["defence"], None), f"{v['claimed']:g}", _bound(v["lower"]), v["verdict"]) for v in data.verified
         ]
         svg = to_svg(
-            figure,
-            "verified",
-            title,
-            "; ".join(f"{t[0]} claims {t[1]}, audit shows at least {t[2]}: {t[3]}" for t in table),
+            figure, "verified", title, "; ".join(f"{t[0]} claims {t[1]}, shown: {t[2]} ({t[3]})" for t in table)
         )
     caption = (
-        "A point above the line refutes the claim (99 % confidence). Below it, the audit found nothing against it."
+        "A point above the line refutes the claim (99 % confidence); an unbounded one is drawn at the top. Below the "
+        "line, the audit found nothing against the claim. This is a quick check; edgeveil verify looks longer."
     )
     return Plot("verified", title, svg, caption, ("defence", "claimed", "at least", "verdict"), table)
+
+
+def _bound(value: float | None) -> str:
+    return "unbounded" if math.isinf(_number(value)) else f"{value:.2f}"
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value
 
 
 def heatmap_plots(data: AuditData) -> list[Plot]:

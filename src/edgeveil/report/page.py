@@ -13,7 +13,7 @@ from edgeveil.report.detail import detail_plots
 from edgeveil.report.figures import baselines, epsilon_plot, percent, tradeoff_plot
 from edgeveil.report.verdict import best_defence, sweet_spot, verdict
 
-__all__ = ["render", "write_report"]
+__all__ = ["ordered", "render", "write_report"]
 
 ROW_COLUMNS = (
     ("defence", "defence"), ("epsilon", "ε"), ("model", "model"), ("status", "guarantee"), ("attack", "attack"),
@@ -47,7 +47,7 @@ def render(data: AuditData) -> str:
         data=data,
         graph=data.graph,
         verdict=verdict(data, cells),
-        cells=[_summary(c, sweet_spot(c, bare, mlp), c == best) for c in _ordered(cells)],
+        cells=[_summary(c, sweet_spot(c, bare, mlp), c == best) for c in ordered(cells)],
         plots=plots,
         columns=[title for _, title in ROW_COLUMNS],
         rows=[[_show(row.get(key)) for key, _ in ROW_COLUMNS] for row in data.rows],
@@ -69,7 +69,8 @@ def write_report(data: AuditData, path: Path) -> Path:
     return path
 
 
-def _ordered(cells: Any) -> list[Any]:
+def ordered(cells: Any) -> list[Any]:
+    """Baselines first, then by name and epsilon."""
     first = {"none": 0, "mlp": 1}
     return sorted(cells, key=lambda c: (first.get(c.defence, 2), c.defence, c.epsilon or 0.0))
 

@@ -1,0 +1,51 @@
+"""Auditing a model that somebody else trained: a saved release, a live server or a Python function."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgeveil.cli.common import say
+from edgeveil.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgeveil.bench.audit import AuditPlan
+    from edgeveil.graph.graph import Graph
+
+__all__ = ["audit_existing", "open_callable"]
+
+
+def audit_existing(
+    plan: AuditPlan, truth: Graph, release: Path | None, url: str | None, key: str | None, function: str | None
+) -> list[dict[str, Any]]:
+    """Attack an existing model and compare with the true edges; labels are not needed."""
+    from edgeveil.bench.existing import leak_only
+
+    if release is not None:
+        from edgeveil.release.release import Release
+
+        return [leak_only(plan, Release.load(release), truth)]
+    if url is not None:
+        from edgeveil.release.remote import HttpTarget
+
+        return [leak_only(plan, HttpTarget(url, key=key), truth, name=url)]
+    assert function is not None
+    return [leak_only(plan, open_callable(function, truth), truth, name=function)]
+
+
+def open_callable(path: str, graph: Graph) -> Any:
+    """A target around ``pkg.module:name``, a function from the full feature matrix to one row of logits per node."""
+    from edgeveil.release.target import Target
+
+    module, _, name = path.partition(":")
+    if not name:
+        raise UsageError(f"--callable wants pkg.module:name, got {path!r}")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"cannot find {path!r}: {error}") from error
+    if graph.x is None:
+        raise UsageError(f"{graph.name} has no features, so there is nothing to ask {path!r} with")
+    say(f"auditing {path}: it gets the graph's features as they stand, one row per node")
+    return Target.from_callable(function, features=graph.x)

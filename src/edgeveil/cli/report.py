@@ -1,0 +1,89 @@
+"""``edgeveil report``: the page again, from a finished audit or from the rows of a sweep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgeveil.cli.common import say
+from edgeveil.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from edgeveil.report.data import AuditData
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: edgeveil report sweep.sqlite --out report.html")(report)
+
+
+def report(
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="An audit's folder, a sweep's store, or rows as JSON Lines.")
+    ],
+    dataset: Annotated[str | None, typer.Option(help="Which dataset of a store with several.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The HTML file; default: report.html beside the store.")] = None,
+) -> None:
+    """Draw the report from numbers that are already there; nothing is trained or attacked."""
+    from edgeveil.report.page import write_report
+    from edgeveil.report.terminal import print_audit
+
+    data = _load(store, dataset)
+    print_audit(data)
+    target = out or (store if store.is_dir() else store.parent) / "report.html"
+    say(f"report: {write_report(data, target).resolve()}")
+
+
+def _load(store: Path, dataset: str | None) -> AuditData:
+    from edgeveil.report.data import read_audit
+
+    if store.is_dir() and (store / "audit.json").is_file():
+        return read_audit(store / "audit.json")
+    if not store.is_file():
+        raise UsageError(
+            f"{store} is neither an audit's folder nor a store; edgeveil audit and edgeveil sweep make them"
+        )
+    rows = _json_rows(store) if store.suffix in (".jsonl", ".json") else _store_rows(store)
+    return _from_rows(rows, dataset, store)
+
+
+def _json_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except ValueError as error:
+        raise StorageError(f"{path} is not JSON Lines: {error}") from error
+
+
+def _store_rows(path: Path) -> list[dict[str, Any]]:
+    from edgeveil.bench.store import Store
+
+    with Store(path, create=False) as opened:
+        return list(opened.rows())
+
+
+def _from_rows(rows: list[dict[str, Any]], dataset: str | None, store: Path) -> AuditData:
+    from edgeveil.report.data import AuditData
+
+    names = list(dict.fromkeys(row["dataset"] for row in rows if row.get("attack")))
+    if not names:
+        raise UsageError(f"{store} has no row with an attack, so there is nothing to compare")
+    if dataset is None and len(names) > 1:
+        raise UsageError(f"{store} has rows of {', '.join(names)}; choose one with --dataset")
+    chosen = dataset or names[0]
+    part = [row for row in rows if row["dataset"] == chosen and row.get("attack")]
+    if not part:
+        raise UsageError(f"{store} has no rows of {chosen!r}; it has {', '.join(names)}")
+    nodes = max((row.get("n_nodes") or 0 for row in part), default=0)
+    graph = {
+        "name": chosen,
+        "is_twin": bool(part[0].get("is_twin")),
+        "nodes": nodes,
+        "edges": 0,
+        "features": 0,
+        "classes": 0,
+    }
+    seeds = len({row.get("seed") for row in part})
+    settings = {"nodes": nodes, "summary": f"{len(part):,} rows of {store.name}, {seeds} seed(s)"}
+    return AuditData(graph=graph, rows=part, settings=settings)

@@ -158,7 +158,8 @@ def _append(columns: list[list[str]], rows: list[list[str]], width: int, path: P
     if rows and len(turned) != width:
         at = next(i for i, row in enumerate(rows) if len(row) != width)
         raise GraphError(
-            f"{path}: data row {seen + at + 1} has {len(rows[at])} columns instead of {width}: {','.join(rows[at])[:80]!r}"
+            f"{path}: data row {seen + at + 1} has {len(rows[at])} columns instead of {width}: "
+            f"{','.join(rows[at])[:80]!r}; mend or drop it"
         )
     for column, values in zip(columns, turned, strict=False):
         column.extend(values)

@@ -138,8 +138,8 @@ class Labels:
 
 
 def read_labels(path: str | Path) -> Labels:
-    """First column: node id; then one column of class numbers or names, or several 0/1 columns; optionally ``split``."""
-    table = read_table(path, lambda first, second: _label_header(first, second))
+    """First column: node id; then one column of classes (numbers or names) or several of 0/1; optionally ``split``."""
+    table = read_table(path, _label_header)
     names = [name.lower() for name in table.names or ()]
     at_split = names.index("split") if "split" in names else None
     at_label = [at for at in range(1, len(table.columns)) if at != at_split]

@@ -21,7 +21,7 @@ def to_networkx(graph: Graph) -> Any:
     except ImportError as error:
         raise MissingExtra("NetworkX interchange", "dev") from error
     ids = list(range(graph.num_nodes)) if graph.node_ids is None else graph.node_ids.tolist()
-    out = networkx.Graph(name=graph.name)
+    out = networkx.Graph(name=graph.name, is_twin=graph.is_twin)
     x = graph.x.toarray() if sp.issparse(graph.x) else graph.x
     for i, node in enumerate(ids):
         out.add_node(node)
@@ -59,6 +59,7 @@ def from_networkx(source: Any, name: str | None = None) -> Graph:
         split="given" if masks else None,
         name=name or getattr(source, "name", "") or "graph",
         node_ids=None if nodes == list(range(len(nodes))) else _ids(nodes),
+        is_twin=bool(source.graph.get("is_twin", False)),
         collapsed=lost,
     )
 

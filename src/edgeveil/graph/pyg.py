@@ -40,11 +40,13 @@ def to_pyg(graph: Graph) -> Any:
     if graph.masks is not None:
         for part, mask in graph.masks._asdict().items():
             data[f"{part}_mask"] = torch.from_numpy(mask.copy())
+    if graph.is_twin:
+        data.is_twin = True
     return data
 
 
 def from_pyg(data: Any, name: str = "graph") -> Graph:
-    """A graph from `Data`; direction, repeats and edge weights are collapsed and counted, 2-D masks become 0, 1, 2 ..."""
+    """A graph from `Data`; direction, repeats and weights are collapsed and counted, 2-D masks become 0, 1 ..."""
     _pyg()
     if data.edge_index is None:
         raise GraphError("the Data object has no edge_index; convert adj_t to edge_index first")
@@ -62,6 +64,7 @@ def from_pyg(data: Any, name: str = "graph") -> Graph:
         splits=splits,
         split=next(iter(splits), None),
         name=name,
+        is_twin=bool(data.get("is_twin", False)),
         collapsed=lost,
     )
 

@@ -81,7 +81,7 @@ def _order_by_rows(seen: dict[str, None], x: Features, y: Labels | None) -> list
     stray = next(node for node in seen if not node.isdecimal() or int(node) >= x.num_rows)
     raise GraphError(
         f"{x.path.name} has {x.num_rows} rows without node ids, so nodes must be 0..{x.num_rows - 1}, but there is "
-        f"{stray!r}; use a csv or parquet file with an id column, an npz with 'node_ids', or list all nodes in the label file"
+        f"{stray!r}; use a csv or parquet file with an id column, or list all nodes in the label file"
     )
 
 

@@ -16,15 +16,23 @@ __all__ = ["bags", "groups_to_labels", "weighted"]
 Int = NDArray[np.int64]
 
 
-def bags(y: Int, classes: int, num_features: int, facts: Mapping[str, Any], rng: np.random.Generator) -> sp.csr_matrix:
+def bags(
+    y: Int,
+    classes: int,
+    num_features: int,
+    facts: Mapping[str, Any],
+    rng: np.random.Generator,
+    words: np.random.Generator,
+) -> sp.csr_matrix:
     """Sparse features with an exact number of entries and the original's row lengths and word popularity.
 
-    Out of 1,000 words of a node, `signal` come from the words owned by its class, the others from all words.
+    Out of 1,000 words of a node, `signal` come from the words owned by its class, the others from all words. Which
+    class owns which word comes from `words`, so that graphs of one family (Twitch) share the meaning of a column.
     """
     n = len(y)
     popularity = from_quantiles(facts["column_counts"], num_features) + 1
-    popularity = popularity[rng.permutation(num_features)]
-    owner = rng.permutation(np.arange(num_features) % classes)
+    popularity = popularity[words.permutation(num_features)]
+    owner = words.permutation(np.arange(num_features) % classes)
     ends = [np.cumsum(np.where(owner == c, popularity, 0)) for c in range(classes)]
     ends.append(np.cumsum(popularity))
     lengths = from_quantiles(facts["row_lengths"], n)[rng.permutation(n)]

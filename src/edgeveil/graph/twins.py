@@ -65,7 +65,7 @@ def _single(record: Dataset) -> Graph:
     degrees = from_quantiles(facts["degrees"], n)[rng.permutation(n)]
     blocks = facts.get("blocks") or mixing(sizes, record.edges, record.homophily or 0.0)
     edges = block_edges(y, degrees, blocks, rng)
-    x = bags(y, len(sizes), record.features, facts, rng)
+    x = bags(y, len(sizes), record.features, facts, rng, _words(record))
     return Graph.from_edges(edges, x, y, name=record.name + TWIN, is_twin=True)
 
 
@@ -84,11 +84,15 @@ def _multilabel(record: Dataset) -> Graph:
         local = with_sum(degrees[nodes], 2 * edges, rng, 1, len(nodes) - 1)
         found = block_edges(group[nodes], local, mixing(sizes.tolist(), edges, record.homophily or 0.0), rng)
         pieces.append(nodes[found])
-    x = bags(group, count, record.features, facts, rng)
+    x = bags(group, count, record.features, facts, rng, _words(record))
     y = groups_to_labels(group, count, record.classes, rng)
     split = Split(*(part == index for index in range(3)))
     edges_all = np.concatenate(pieces, axis=1)
     return Graph.from_edges(edges_all, x, y, splits={"public": split}, name=record.name + TWIN, is_twin=True)
+
+
+def _words(record: Dataset) -> np.random.Generator:
+    return stream(0, "twin-words", record.twin.get("family", record.name))
 
 
 def _with_splits(graph: Graph, record: Dataset) -> Graph:

@@ -46,13 +46,17 @@ def measure_leak(
     beliefs: Sequence[str] = tuple(BELIEFS),
     features: Any = None,
 ) -> Leak:
-    """Attack all pairs among `nodes` and compare with the true edges (LinkTeller's protocol)."""
+    """Attack all pairs among `nodes` and compare with the true edges.
+
+    LinkTeller's protocol, except that the density belief is not rounded: at belief k the attacker names exactly as
+    many pairs as there are edges, so that precision and recall are one number that can be put into words.
+    """
     leak = Leak()
     best: tuple[float, AttackResult, NDArray[np.bool_]] | None = None
     for name, params in attacks.items():
         result = attack(target, name, nodes=nodes, seed=seed, features=features, **params)
         edges = truth.has_edges(result.pairs[0], result.pairs[1])
-        rows = belief_figures(result.scores, edges, {b: BELIEFS[b] for b in beliefs})
+        rows = belief_figures(result.scores, edges, {b: BELIEFS[b] for b in beliefs}, rounded=False)
         leak.figures += [_figure(name, belief, values, result, edges) for belief, values in rows.items()]
         leak.notes += [n for n in result.notes if n not in leak.notes]
         recall = rows["k"]["recall"]

@@ -9,6 +9,7 @@ from typing import Any
 from edgeveil.defences.api import make_defence
 from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import InputError, TooLarge
+from edgeveil.privacy.audit_bounds import clopper_pearson
 from edgeveil.privacy.bounds import precision_bound, precision_bound_tight
 from edgeveil.privacy.canaries import Canaries, audit_scores, plant, synthetic_graph
 from edgeveil.privacy.verify import canary_scores, claim, likelihood_test
@@ -50,10 +51,13 @@ def _verify(name: str, epsilon: float, planted: Canaries, seed: int) -> list[dic
     rng = stream(seed, "audit", "guesses")
     run = audit_scores(scores, planted.coins, limit=CANARIES, miss=MISS, rng=rng)
     said = scores > 0
+    named, right = int(said.sum()), int(planted.coins[said].sum())
     density = float(planted.coins.mean())
     entry = _entry(name, epsilon, claimed, run.lower_bound) | {
         "density": density,
-        "precision": float(planted.coins[said].mean()) if said.any() else None,
+        "named": named,
+        "precision": right / named if named else None,
+        "interval": clopper_pearson(right, named, MISS) if named else None,
         "bound": precision_bound(claimed, density),
         "tight": precision_bound_tight(claimed, density),
     }

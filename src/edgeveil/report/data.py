@@ -73,7 +73,7 @@ class Cell:
 def label(defence: str, epsilon: float | None) -> str:
     """``LPGNet-2 ε=4``; the name alone when there is no epsilon."""
     name = NAMES.get(defence, defence.replace("lpgnet", "LPGNet"))
-    return name if epsilon is None or math.isinf(epsilon) else f"{name} ε={epsilon:g}"
+    return name if not epsilon or math.isinf(epsilon) else f"{name} ε={epsilon:g}"
 
 
 def leakage(row: Row) -> float:

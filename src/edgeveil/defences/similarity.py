@@ -99,7 +99,8 @@ def _cosine(vectors: Vectors, u: NDArray[Any], v: NDArray[Any]) -> Float:
     length = np.sqrt(vectors.squares())
     scale = length[u] * length[v]
     dots = vectors.dots(u, v)
-    return np.clip(np.divide(dots, scale, out=np.zeros(len(u)), where=scale > 0), -1.0, 1.0)
+    out: Float = np.divide(dots, scale, out=np.zeros(len(u)), where=scale > 0)
+    return np.clip(out, -1.0, 1.0)
 
 
 def _distance(vectors: Vectors, u: NDArray[Any], v: NDArray[Any]) -> Float:

@@ -1,0 +1,137 @@
+"""A repaired relative of GraphPrivatizer: neighbours are replaced by similar nodes under true differential privacy.
+
+Nodes lie in public buckets. Each entry u of a list, in bucket b of size n_b, goes through a two-level randomised
+response: keep the bucket with probability e^e1/(e^e1 + m - 1), else another bucket uniformly; in a kept bucket keep u
+with probability e^e2/(e^e2 + n_b - 1), else another member uniformly; in a changed bucket any member uniformly. Every
+node can come out of every node, and the likelihood ratio is at most e^(e1 + e2) (proof: docs/graphprivatizer.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.buckets import choose_plan
+from edgeveil.defences.local import Lists, LocalMechanism
+from edgeveil.defences.perturbed import directed_csr
+from edgeveil.errors import InputError
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.graph.graph import Graph
+from edgeveil.privacy.budget import Charge, check_epsilon, exact
+from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
+from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
+from edgeveil.privacy.noise import Noise
+
+__all__ = ["BucketResponse", "response_matrix", "two_level_response"]
+
+Int = NDArray[np.int64]
+LISTS = "lists of the same lengths in which the two entries of one undirected edge become any other nodes"
+ONE_ENTRY = "one entry of one node's neighbour list"
+
+
+def two_level_response(values: Int, bucket: Int, first: Fraction, second: Fraction, noise: Noise) -> Int:
+    """Each value (a node) through the two-level response over `bucket` (0..m-1, none empty)."""
+    sizes = np.bincount(bucket)
+    members = np.argsort(bucket, kind="stable")
+    start = np.cumsum(sizes) - sizes
+    place = np.empty(len(bucket), np.int64)
+    place[members] = np.arange(len(bucket)) - start[bucket[members]]
+    own = bucket[values]
+    new = respond(noise, first, own, len(sizes))
+    inside = new == own
+    within = np.empty(len(values), np.int64)
+    within[~inside] = ragged_uniform(noise, sizes[new[~inside]])
+    here, at = sizes[own[inside]], place[values[inside]]
+    kept = ragged_coins(noise, second, here)
+    other = ragged_uniform(noise, here - 1)
+    within[inside] = np.where(kept, at, other + (other >= at))
+    out: Int = members[start[new] + within]
+    return out
+
+
+def response_matrix(bucket: Int, first: float, second: float) -> NDArray[np.float64]:
+    """P(w | u) of one entry as a dense matrix [u, w]; for small node sets, in tests and `verify`."""
+    sizes = np.bincount(bucket)
+    keep = float(keep_probability(exact(first), len(sizes)))
+    change = (1 - keep) / max(len(sizes) - 1, 1)
+    other = 1 / (math.exp(second) + sizes - 1)
+    same = bucket[:, None] == bucket
+    out = np.where(same, keep * other[bucket][None, :], change / sizes[bucket][None, :])
+    np.fill_diagonal(out, keep * math.exp(second) * other[bucket])
+    return out
+
+
+@DEFENCES.register("gp-sound")
+@dataclass(frozen=True, kw_only=True)
+class BucketResponse(LocalMechanism):
+    """`epsilon` is the cost of one undirected edge: its two list entries get epsilon/2 each.
+
+    Features are public by default and the buckets come from them; with a finite epsilon_x the nodes send noisy
+    features and the buckets come from those. buckets, share: number of buckets and the share of epsilon spent on the
+    choice of bucket; None chooses both from the features and epsilon, never from edges.
+    """
+
+    epsilon: float | None = None
+    epsilon_x: float = math.inf
+    epsilon_y: float = math.inf
+    buckets: int | None = None
+    share: float | None = None
+
+    status: ClassVar[Status] = "sound"
+    reference: ClassVar[str] = "edgeveil, docs/graphprivatizer.md; after Joshi, Indri & Mishra, TMLR 2024"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_epsilon(self.epsilon)
+        if self.share is not None and not 0.0 <= self.share <= 1.0:
+            raise InputError(f"share is a part of epsilon between 0 and 1, got {self.share}")
+        if self.buckets is not None and self.buckets < 1:
+            raise InputError(f"buckets must be at least 1, got {self.buckets}")
+
+    @property
+    def per_entry(self) -> Fraction:
+        """Epsilon of one list entry."""
+        return exact(check_epsilon(self.epsilon)) / 2
+
+    def lists(self, graph: Graph, features: FeatureMatrix, noise: Noise) -> Lists:
+        """All entries of all lists; self-loops and repeats that come out are dropped afterwards."""
+        plan = choose_plan(features, float(self.per_entry), self.buckets, self.share)
+        first = self.per_entry * exact(plan.share)
+        a = graph.adjacency
+        row = np.repeat(np.arange(graph.num_nodes), np.diff(a.indptr))
+        column = two_level_response(a.indices.astype(np.int64), plan.bucket, first, self.per_entry - first, noise)
+        loops = row == column
+        directed, repeats = directed_csr(row[~loops], column[~loops], graph.num_nodes)
+        dropped = {"entries": len(row), "duplicates": repeats, "self_loops": int(loops.sum())}
+        return directed, dropped | {"buckets": int(plan.bucket.max()) + 1, "share_percent": round(100 * plan.share)}
+
+    def mechanism_guarantee(self, seed: int | None = None) -> Guarantee:
+        """Sound for edges, in two units: an undirected edge (epsilon) and one list entry (half of it)."""
+        noisy, entry = SECURE if seed is None else SEEDED, self.per_entry
+        hidden = ("the length of every neighbour list (each node's degree)", "the set of nodes")
+        shown = [
+            what for what, e in (("node features", self.epsilon_x), ("node labels", self.epsilon_y)) if math.isinf(e)
+        ]
+        per_entry = Guarantee(
+            status="sound", claimed_epsilon=float(entry), unit=ONE_ENTRY, randomness=noisy,
+            neighbouring="two lists of the same length that differ in one entry", not_protected=hidden,
+        )  # fmt: skip
+        return Guarantee(
+            status="sound",
+            claimed_epsilon=float(2 * entry),
+            neighbouring=LISTS,
+            not_protected=(*hidden, *shown),
+            charges=tuple(Charge("two-level randomised response", entry, "graph") for _ in range(2)),
+            composition="an undirected edge stands in the lists of both its ends, so it pays twice; the rest is "
+            "post-processing",
+            randomness=noisy,
+            also=(per_entry, *self.node_guarantees(seed)),
+            notes=("Buckets are formed from features alone",),
+            reference=self.reference,
+        )

@@ -29,6 +29,7 @@ class Probability:
     def __init__(self, formula: Callable[[Context], Decimal], slack: int = 3) -> None:
         self._formula, self._slack = formula, slack
         self._floors: dict[int, int] = {}
+        self._float: float | None = None
         self._derived: dict[str, Probability] = {}
 
     def evaluate(self, context: Context) -> Decimal:
@@ -74,7 +75,9 @@ class Probability:
         return self._derive("odds share", lambda c: _odds_share(self.evaluate(c), c), self._slack + 1)
 
     def __float__(self) -> float:
-        return float(self.evaluate(_context(40 + self._slack)))
+        if self._float is None:
+            self._float = float(self.evaluate(_context(40 + self._slack)))
+        return self._float
 
     def __repr__(self) -> str:
         return f"Probability({float(self):.6g})"

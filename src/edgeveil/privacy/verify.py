@@ -37,7 +37,17 @@ from edgeveil.privacy.audit_bounds import likelihood_bound
 from edgeveil.privacy.canaries import Canaries, audit_scores, plant, synthetic_graph
 from edgeveil.seeds import stream
 
-__all__ = ["Finding", "Verdict", "Verification", "likelihood_test", "neighbours", "one_run_test", "verify"]
+__all__ = [
+    "Finding",
+    "Verdict",
+    "Verification",
+    "claim",
+    "judge",
+    "likelihood_test",
+    "neighbours",
+    "one_run_test",
+    "verify",
+]
 
 Verdict = Literal["consistent", "refuted", "inconclusive"]
 Rng = np.random.Generator | None
@@ -68,10 +78,15 @@ class Verification:
 
     @property
     def verdict(self) -> Verdict:
-        """Refuted above the claim; inconclusive if no test had any power; otherwise consistent."""
-        if self.lower_bound > self.claimed:
-            return "refuted"
-        return "consistent" if self.lower_bound >= POWERLESS * self.claimed else "inconclusive"
+        """See `judge`."""
+        return judge(self.lower_bound, self.claimed)
+
+
+def judge(lower_bound: float, claimed: float) -> Verdict:
+    """Refuted above the claim; inconclusive if the tests had no power; otherwise consistent."""
+    if lower_bound > claimed:
+        return "refuted"
+    return "consistent" if lower_bound >= POWERLESS * claimed else "inconclusive"
 
 
 def verify(

@@ -120,6 +120,12 @@ class KeyStore:
             rows = connection.execute(text("SELECT * FROM api_keys ORDER BY created DESC, id"))
             return [_key(row._mapping) for row in rows]
 
+    def find(self, key_id: str) -> tuple[Key, int] | None:
+        """One key by its id and the present time of the ledger, or None."""
+        with self._database.read() as connection:
+            row = connection.execute(text("SELECT * FROM api_keys WHERE id = :i"), {"i": key_id}).first()
+            return None if row is None else (_key(row._mapping), self._database.now(connection))
+
     def revoke(self, key_id: str) -> Key:
         """Revoke one key for good; revoking again changes nothing."""
         with self._database.write() as connection:

@@ -80,13 +80,13 @@ def parse_json(model: type[BaseModel], body: bytes) -> Any:
         raise Problem(422, "bad_input", f"{where}: {first['msg']}" if where else first["msg"]) from None
 
 
-def parse_predict(content_type: str, body: bytes) -> Query:
-    """The question in a body of any accepted type."""
+def parse_predict(content_type: str, body: bytes, unpacked: int = 2**26) -> Query:
+    """The question in a body of any accepted type; compressed arrays may take `unpacked` bytes at most."""
     kind = content_type.split(";", 1)[0].strip().lower()
     if kind in ("", JSON):
         return _from_json(parse_json(PredictRequest, body))
     if kind == NPZ:
-        return _from_arrays(read_npz(body))
+        return _from_arrays(read_npz(body, unpacked))
     if kind == ARROW:
         return _from_arrays(_read_arrow(body))
     raise Problem(415, "unsupported_media_type", f"send {JSON}, {NPZ} or {ARROW}, not {kind!r}")
@@ -156,16 +156,19 @@ def _ids(values: Any, what: str) -> NDArray[np.int64]:
         raise Problem(422, "bad_input", f"{what}: expected a non-empty list of node numbers") from None
 
 
-def read_npz(body: bytes, limit: int = 2**31) -> dict[str, NDArray[Any]]:
-    """Arrays of an npz archive whose unpacked size stays below `limit`."""
+def read_npz(body: bytes, limit: int) -> dict[str, NDArray[Any]]:
+    """Arrays of an npz archive that take at most `limit` bytes, also as numbers of 8 bytes each."""
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             if sum(item.file_size for item in archive.infolist()) > limit:
                 raise Problem(413, "too_large", f"the unpacked arrays exceed {limit} bytes")
         with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            found = {name: arrays[name] for name in arrays.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError, MemoryError):
         raise Problem(400, "malformed_npz", "the body is not a readable npz archive of plain arrays") from None
+    if sum(8 * part.size for part in found.values()) > limit:
+        raise Problem(413, "too_large", f"the unpacked arrays exceed {limit} bytes")
+    return found
 
 
 def _read_arrow(body: bytes) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,135 @@
+"""Around every request: an id, a limit on the body and on the time to send it, no stack trace outside, one log line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from edgeveil.serve.problems import LedgerUnavailable, Problem, as_problem
+from edgeveil.serve.service import Service
+
+__all__ = ["Envelope", "problem_response"]
+
+log = logging.getLogger("edgeveil")
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_SAFE = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"), (b"referrer-policy", b"same-origin"))
+
+
+def problem_response(problem: Problem, request_id: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Status, headers and body of a problem."""
+    body = json.dumps(problem.body(request_id)).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if problem.retry_after is not None:
+        headers.append((b"retry-after", str(problem.retry_after).encode()))
+    return problem.status, headers, body
+
+
+class Envelope:
+    """Pure ASGI middleware."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        await _Exchange(self._app, self._service, scope, receive, send).run()
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, app: Any, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+        self._app, self._service, self._scope, self._send = app, service, scope, send
+        self._receive_raw = receive
+        self._headers = dict(scope["headers"])
+        given = self._headers.get(b"x-request-id", b"")
+        self.id = given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        scope.setdefault("state", {})
+        scope["state"]["request_id"] = self.id
+        self._facts: dict[str, Any] = {}
+        scope["state"]["audit"] = self._facts
+        self._left = self._limit = self._body_limit()
+        self._status = 0
+
+    def _body_limit(self) -> int:
+        settings = self._service.settings
+        return settings.max_snapshot_body if self._scope["path"] == "/v1/snapshots" else settings.max_body
+
+    async def run(self) -> None:
+        started = time.perf_counter()
+        self._deadline = time.monotonic() + self._service.settings.body_timeout
+        try:
+            declared = self._headers.get(b"content-length", b"0")
+            if not declared.isdigit() or int(declared) > self._limit:
+                raise self._too_large()
+            await self._app(self._scope, self._receive, self._respond)
+        except asyncio.CancelledError:
+            self._status = self._status or 499
+            raise
+        except Exception as error:
+            await self._fail(error)
+        finally:
+            self._note(time.perf_counter() - started)
+
+    def _too_large(self) -> Problem:
+        return Problem(413, "too_large", f"the body exceeds {self._limit} bytes; send less or use npz")
+
+    async def _receive(self) -> Message:
+        """The client's next part, within the limits on size and time."""
+        if self._left < 0:
+            return await self._receive_raw()
+        try:
+            message = await asyncio.wait_for(self._receive_raw(), max(0.0, self._deadline - time.monotonic()))
+        except TimeoutError:
+            raise Problem(408, "body_timeout", "the body did not arrive in time") from None
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            raise self._too_large()
+        if not message.get("more_body", False):
+            self._left = -1  # the body is complete; later calls only wait for the disconnect
+        return message
+
+    async def _respond(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            message["headers"] = [*message.get("headers", []), *_SAFE, (b"x-request-id", self.id.encode())]
+        await self._send(message)
+
+    async def _fail(self, error: Exception) -> None:
+        problem = as_problem(error)
+        self._facts["code"] = problem.code
+        if problem.status == 500:
+            log.exception("request %s failed", self.id, exc_info=error)
+        if isinstance(error, LedgerUnavailable):
+            log.error("request %s: %s", self.id, error)
+            self._service.metrics.ledger_failed()
+        if self._status:  # half an answer is out: nothing sensible can follow
+            return
+        status, headers, body = problem_response(problem, self.id)
+        if problem.status in (408, 413):
+            headers.append((b"connection", b"close"))
+        await self._respond({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    def _note(self, seconds: float) -> None:
+        route = getattr(self._scope.get("route"), "path", "other")
+        self._service.metrics.request(route, self._status, seconds)
+        self._service.audit.write(
+            "request", id=self.id, method=self._scope["method"], route=route, status=self._status,
+            ms=round(1000 * seconds, 2), **self._facts,
+        )  # fmt: skip

@@ -1,0 +1,227 @@
+"""The server without HTTP: who asks, what it costs, what the guard thinks, and only then the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.errors import UsageError
+from edgeveil.privacy.guarantee import SEEDED
+from edgeveil.release.release import Release
+from edgeveil.serve.auth import Key, KeyStore
+from edgeveil.serve.config import Settings
+from edgeveil.serve.database import Database
+from edgeveil.serve.engine import Change, Engine
+from edgeveil.serve.guard import Decision
+from edgeveil.serve.leases import Leases
+from edgeveil.serve.ledger import Ledger, from_units
+from edgeveil.serve.policy import Answer, OutputPolicy
+from edgeveil.serve.problems import Problem
+from edgeveil.serve.snapshots import Snapshots
+from edgeveil.serve.telemetry import AuditLog, Metrics
+from edgeveil.serve.watch import Watch
+from edgeveil.serve.wire import Query
+
+__all__ = ["Answered", "Service"]
+
+log = logging.getLogger("edgeveil")
+T = TypeVar("T")
+FREE = "post-processing of a private release: no query costs epsilon"
+NO_EPSILON = "no query is charged epsilon, because this release has no sound guarantee to account for"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer, the nodes it is about, and what the guard noted."""
+
+    answer: Answer
+    nodes: NDArray[np.int64]
+    decision: Decision
+    computed: bool
+
+
+class Service:
+    """Everything one server process holds."""
+
+    def __init__(self, settings: Settings, release: Release | None = None) -> None:
+        self.settings = settings
+        self.release = Release.load(settings.release) if release is None else release
+        _check_release(self.release, settings)
+        settings.state.mkdir(parents=True, exist_ok=True)
+        self.database = Database(settings.ledger_url, timeout=settings.ledger_timeout)
+        self.ledger = Ledger(self.database)
+        self.keys = KeyStore(self.database, memory=settings.key_memory)
+        self.watch = Watch(self.database, settings.guard)
+        node_cap = settings.guard.node_limit
+        self.leases = Leases(self.ledger, block=settings.lease_block, node_cap=node_cap, node_block=settings.node_block)
+        caps = {settings.edge_set: settings.epsilon_cap, **settings.edge_sets}
+        folder = settings.state / "snapshots"
+        self.snapshots = Snapshots(self.release, self.ledger, folder, settings.edge_set, caps)
+        self.policy = OutputPolicy(settings.output, settings.decimals, settings.top_k, self.release.multilabel)
+        self.metrics = Metrics()
+        self.audit = AuditLog(settings.audit_path)
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="inference")
+        self._waiting = 0
+        self._opened = False
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Reach the ledger, charge the release once, ready the guard; any failure here keeps the server down."""
+        import torch
+
+        if self._opened:
+            return
+        torch.set_num_threads(1)
+        self.snapshots.open()
+        self._opened = True
+        self.watch.guard(self.snapshots.base)
+        self.audit.write("start", defence=self.release.defence, guarantee=self.release.guarantee.status)
+
+    async def close(self) -> None:
+        """Return unused quota, keep the guard's scores, close files."""
+        await self.leases.close()
+        try:
+            await asyncio.to_thread(self.watch.flush)
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self.audit.write("stop")
+            self.audit.close()
+            self.database.close()
+
+    # -- callers --------------------------------------------------------------------------------------------------
+
+    async def authenticate(self, header: str | None, permission: str) -> Key:
+        """The key in an ``Authorization: Bearer`` header, if it may do this."""
+        if header is None or not header.startswith("Bearer "):
+            raise Problem(401, "missing_key", "send your API key: Authorization: Bearer ev_...")
+        presented = header[7:].strip()
+        key = self.keys.remembered(presented)
+        if key is None:
+            key = await asyncio.to_thread(self.keys.verify, presented)
+        return self.authorise(key, permission)
+
+    @staticmethod
+    def authorise(key: Key, permission: str) -> Key:
+        """The key itself if its role allows this, else a 403."""
+        if not key.may(permission):
+            raise Problem(403, "forbidden", f"a key with role {key.role!r} may not do this")
+        return key
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    async def predict(self, key: Key, query: Query) -> Answered:
+        """Check, count, judge, answer. Nothing is counted for a query that is refused or fails."""
+        engine = self.snapshots.ready(query.snapshot)
+        if engine is None:
+            engine = await asyncio.to_thread(self.snapshots.engine, str(query.snapshot))
+        if query.induced and not self.settings.induced:
+            raise Problem(403, "induced_disabled", "this server does not answer on induced subgraphs")
+        engine.check(query, self.settings.max_nodes)
+        if query.features is None and not query.induced:
+            await self.leases.take(key.tenant)
+            return self._answered(engine.stored(query), engine.asked(query), Decision(), False)
+        return await self._predict_changed(key, engine, query)
+
+    async def _predict_changed(self, key: Key, engine: Engine, query: Query) -> Answered:
+        change = await self._run(engine.change, query)
+        asked = engine.asked(query)
+        counted = asked if change is not None or query.induced else None
+        await self.leases.take(key.tenant, engine.name, counted, engine.num_nodes)
+        try:
+            decision = await self._judge(key, engine, query, change, asked)
+            if decision.delay:
+                await asyncio.sleep(decision.delay)
+            logits = await self._run(engine.answer, query, change)
+        except BaseException:
+            self.leases.undo(key.tenant, engine.name, counted)
+            raise
+        return self._answered(logits, asked, decision, change is not None or query.induced)
+
+    async def _judge(self, key: Key, engine: Engine, query: Query, change: Change | None, asked: Any) -> Decision:
+        subset = query.nodes if query.induced and not engine.rowwise else None
+        if change is None and subset is None:
+            return Decision()
+        decision = await self._run(self.watch.judge, engine, key.id, key.tenant, change, asked, subset)
+        if decision.action != "pass":
+            self.metrics.guard(decision.detector, decision.action)
+            facts: dict[str, Any] = {k: getattr(decision, k) for k in ("detector", "action", "score")}
+            self.audit.write("guard", key=key.id, tenant=key.tenant, limit=decision.limit, **facts)
+        if decision.action == "refuse":
+            raise Problem(
+                429, "guard_refused", "this sequence of queries looks like an attempt to find edges; "
+                "it is on the operator's review list", detector=decision.detector,
+            )  # fmt: skip
+        return decision
+
+    def _answered(self, logits: Any, asked: Any, decision: Decision, computed: bool) -> Answered:
+        self.metrics.rows("computed" if computed else "stored", len(asked))
+        return Answered(self.policy.apply(logits), asked, decision, computed)
+
+    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run in the bounded pool of inference threads; a full queue turns the request away."""
+        if self._waiting >= self.settings.queue:
+            raise Problem(503, "overloaded", "too many queries are waiting; try again", retry_after=1)
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await asyncio.wait_for(
+                loop.run_in_executor(self._pool, function, *arguments), self.settings.request_timeout
+            )
+        finally:
+            self._waiting -= 1
+
+    # -- facts ----------------------------------------------------------------------------------------------------
+
+    def guarantee(self, engine: Engine) -> dict[str, Any]:
+        """What a release promises, and that asking it is free."""
+        facts = engine.release.guarantee.to_json()
+        sound = engine.release.guarantee.status == "sound"
+        return {"guarantee": facts, "epsilon_per_query": 0, "why": FREE if sound else NO_EPSILON}
+
+    def model(self) -> dict[str, Any]:
+        """What a client must know to ask."""
+        release, settings = self.release, self.settings
+        return {
+            "defence": release.defence,
+            "model": release.model,
+            "num_nodes": release.num_nodes,
+            "num_features": release.matrix.shape[1],
+            "num_classes": release.num_classes,
+            "multilabel": release.multilabel,
+            "output": self.policy.describe(),
+            "induced": settings.induced,
+            "max_nodes": settings.max_nodes,
+            "dataset": release.dataset,
+            "is_twin": release.is_twin,
+        }
+
+    def refresh_metrics(self) -> bytes:
+        """The metrics text with the ledger's present state."""
+        for account in self.ledger.accounts("epsilon"):
+            if account.subject != "tenant:owner":
+                self.metrics.epsilon(account.subject, float(from_units(account.used)), float(from_units(account.cap)))
+        return self.metrics.text()
+
+
+def _check_release(release: Release, settings: Settings) -> None:
+    if release.guarantee.randomness == SEEDED and not settings.insecure_demo:
+        raise UsageError(
+            "the noise of this release was seeded: reproducible, not private. Make it without a seed, or say "
+            "--insecure-demo"
+        )
+    if release.contains_private_graph:
+        log.warning("this release has no defence and contains the private graph: its answers can give edges away")
+    elif release.guarantee.status != "sound":
+        log.warning("this release has no sound privacy guarantee (%s)", release.guarantee.status)
+    if not settings.is_loopback and settings.tls_cert is None and not settings.plain_http:
+        raise UsageError(
+            f"{settings.host} is not a loopback address: give tls_cert and tls_key, or say plain_http behind a proxy"
+        )

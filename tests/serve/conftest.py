@@ -1,0 +1,109 @@
+"""Real releases, real databases, a real uvicorn on a real loopback port."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import edgeveil as ev
+from edgeveil.serve.config import Settings, load_settings
+from edgeveil.serve.database import Database
+from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.server import make_server
+from edgeveil.serve.service import Service
+
+
+@dataclass
+class Live:
+    """A running server and a client with a key."""
+
+    url: str
+    service: Service
+    settings: Settings
+    client: httpx.Client
+    stop: Callable[[], None]
+
+    def key(self, tenant: str = "bob", role: str = "query", **limits: Any) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.service.keys.add(tenant, role, **limits)[0]}"}
+
+    def post(self, path: str, headers: dict[str, str], **kw: Any) -> httpx.Response:
+        return self.client.post(path, headers=headers, **kw)
+
+
+def make_graph(nodes: int = 80, edges: int = 200, features: int = 12) -> ev.Graph:
+    rng = np.random.default_rng(7)
+    y = rng.integers(0, 3, nodes)
+    x = rng.standard_normal((nodes, features)) + y[:, None]
+    pairs = rng.integers(0, nodes, (2, edges))
+    keep = pairs[0] != pairs[1]
+    pairs = np.unique(np.sort(pairs[:, keep], axis=0), axis=1)
+    mask = np.arange(nodes) % 2 == 0
+    return ev.Graph.from_edges(pairs, x=x, y=y, train_mask=mask, val_mask=None, test_mask=~mask)
+
+
+@pytest.fixture(scope="session")
+def graph() -> ev.Graph:
+    return make_graph()
+
+
+@pytest.fixture(scope="session")
+def plain_release(graph: ev.Graph) -> ev.Release:
+    return ev.defend(graph, "none", model="gcn", seed=0)
+
+
+@pytest.fixture(scope="session")
+def noisy_release(graph: ev.Graph) -> ev.Release:
+    return ev.defend(graph, "lapgraph", epsilon=2.0, model="gcn")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    database = Database(f"sqlite:///{tmp_path / 'ledger.db'}")
+    yield Ledger(database)
+    database.close()
+
+
+@pytest.fixture
+def live(tmp_path: Path, plain_release: ev.Release) -> Iterator[Callable[..., Live]]:
+    """Factory of running servers: `live(release, **settings)`."""
+    running: list[Live] = []
+
+    def start(release: ev.Release | None = None, **given: Any) -> Live:
+        given = {"state": tmp_path / "state", "release": tmp_path / "none", **given}
+        running.append(launch(release or plain_release, load_settings(**given)))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.stop()
+
+
+def launch(release: ev.Release, settings: Settings) -> Live:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server = make_server(settings, release)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    for _ in range(500):
+        if server.started:
+            break
+        time.sleep(0.01)
+    client = httpx.Client(base_url=url, timeout=30)
+
+    def stop() -> None:
+        client.close()
+        server.should_exit = True
+        thread.join(15)
+        listener.close()
+
+    return Live(url, server.config.app.state.service, settings, client, stop)  # type: ignore[union-attr]

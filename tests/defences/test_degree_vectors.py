@@ -1,0 +1,116 @@
+"""The noise of degree vectors: law, independence, and the published fault that must not come back."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from edgeveil.defences.degree_vectors import SLICES, degree_noise, fill_empty, local_report, noise_scale
+from edgeveil.defences.lpgnet import LPGNet
+from edgeveil.errors import InputError
+from edgeveil.privacy.noise import noise_for
+from edgeveil.seeds import derive
+
+FALSE_ALARM = 1e-6
+
+
+def repeat_probability(scale: float) -> float:
+    """P(two independent discrete Laplace draws are equal)."""
+    q = math.exp(-1 / scale)
+    k = np.arange(-400, 401)
+    return float((((1 - q) / (1 + q) * q ** np.abs(k)) ** 2).sum())
+
+
+def query_noise(defence: LPGNet, shape: tuple[int, int], phase: str, layer: int, seed: int = 0) -> np.ndarray:
+    """The noise that a release with this seed adds in one query."""
+    stream = derive(seed, "noise", *defence._stream(phase, layer))
+    high = np.full(shape, 10_000, np.int64)  # far from 0, so that clipping shows nothing
+    return defence.perturb_counts(high, Fraction(1), stream) - high
+
+
+def compared(noise: dict[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Pairs of noise blocks that the published code had equal: layers, phases and slices of nodes."""
+    first = noise["training 1"]
+    step = len(first) // SLICES
+    return {
+        "layers": (first, noise["training 2"]),
+        "phases": (first, noise["inference 1"]),
+        "slices": (first[: (SLICES - 1) * step], first[step : SLICES * step]),
+        "clusters": (first[:, :-1], first[:, 1:]),
+    }
+
+
+def blocks(defence: LPGNet) -> dict[str, np.ndarray]:
+    return {
+        f"{phase} {layer}": query_noise(defence, (2000, 4), phase, layer)
+        for phase in ("training", "inference")
+        for layer in (1, 2)
+    }
+
+
+@pytest.mark.parametrize("where", ["layers", "phases", "slices", "clusters"])
+def test_discrete_noise_repeats_no_more_than_independent_draws(where: str) -> None:
+    a, b = compared(blocks(LPGNet(epsilon=1.0)))[where]
+    expected = repeat_probability(2.0)
+    slack = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * a.size))  # Hoeffding
+    assert abs((a == b).mean() - expected) < slack + (0.05 if where == "clusters" else 0.0)
+
+
+@pytest.mark.parametrize("where", ["layers", "phases", "slices", "clusters"])
+def test_continuous_noise_never_repeats(where: str) -> None:
+    a, b = compared(blocks(LPGNet(epsilon=1.0, noise="continuous")))[where]
+    assert not (a == b).any()
+
+
+def test_the_published_variant_repeats_noise_everywhere() -> None:
+    pairs = compared(blocks(LPGNet(epsilon=1.0, variant="published")))
+    assert all((pairs[where][0] == pairs[where][1]).all() for where in ("layers", "phases", "slices"))
+
+
+def test_secure_noise_of_two_queries_differs() -> None:
+    counts = np.full((500, 3), 1000, np.int64)
+    a, b = (LPGNet(epsilon=0.1).perturb_counts(counts, Fraction(1, 10), None) for _ in range(2))
+    assert (a == b).mean() < 0.2 and (a == np.rint(a)).all()
+
+
+@pytest.mark.parametrize("law", ["discrete", "continuous"])
+def test_noise_has_the_scale_two_over_epsilon(law: str) -> None:
+    scale = noise_scale(Fraction(1, 2))
+    assert scale == 4 and noise_scale(math.inf) == 0
+    x = degree_noise(noise_for(3), law, scale, (40_000, 1))  # type: ignore[arg-type]
+    q = math.exp(-1 / 4)
+    expected = 2 * q / (1 - q * q) if law == "discrete" else 4.0  # mean absolute value
+    assert np.abs(x).mean() == pytest.approx(expected, rel=0.03)
+    assert abs(x.mean()) < 5 * 4 * math.sqrt(2) / 200
+
+
+def test_clipping_is_optional_and_only_lifts_negative_counts() -> None:
+    counts = np.zeros((1000, 3), np.int64)
+    kept = LPGNet(epsilon=1.0, clip=False).perturb_counts(counts, Fraction(1), 5)
+    clipped = LPGNet(epsilon=1.0).perturb_counts(counts, Fraction(1), 5)
+    assert kept.min() < 0 and np.array_equal(clipped, np.maximum(kept, 0))
+
+
+def test_only_the_published_variant_fills_empty_vectors() -> None:
+    filled = fill_empty(np.array([[0.0, 0.0], [2.0, 0.0]]), np.random.default_rng(0))
+    assert filled[0].sum() == 1 and np.array_equal(filled[1], [2.0, 0.0])
+    nothing = np.zeros((50, 3), np.int64)
+    assert not LPGNet(epsilon=math.inf).perturb_counts(nothing, math.inf, 0).any()
+    published = LPGNet(epsilon=math.inf, variant="published").perturb_counts(nothing, math.inf, 0)
+    assert (published.sum(axis=1) == 1).all()
+
+
+def test_a_local_report_is_the_own_row_plus_noise_of_the_same_law() -> None:
+    clusters = np.array([0, 1, 1, 2, 0])
+    reports = np.stack([local_report([1, 2, 3, 3], clusters, 3, 1.0, seed=s) for s in range(4000)])
+    assert reports.dtype == np.int64
+    assert np.allclose(reports.mean(axis=0), [0, 2, 1], atol=0.25)
+    q = math.exp(-1 / 2)
+    assert np.abs(reports - [0, 2, 1]).mean() == pytest.approx(2 * q / (1 - q * q), rel=0.05)
+    assert local_report([1], clusters, 3, 1.0).shape == (3,)
+    for bad in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(InputError, match="finite epsilon"):
+            local_report([1], clusters, 3, bad)

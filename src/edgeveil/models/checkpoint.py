@@ -90,7 +90,7 @@ class State:
         if not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             header = json.loads(str(arrays.pop("header")))
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:

@@ -32,6 +32,7 @@ class Structure:
         self.remember = remember
         self._matrices: dict[str, SparseMatrix] = {}
         self._patterns: dict[bool, Pattern] = {}
+        self._worth: WeakKeyDictionary[FeatureOperand, dict[str, bool]] = WeakKeyDictionary()
         self._propagated: WeakKeyDictionary[FeatureOperand, dict[str, FeatureOperand]] = WeakKeyDictionary()
 
     @property
@@ -70,11 +71,16 @@ class Structure:
         """Whether (P X) W costs less per pass than P (X W), whatever the width of W, and fits."""
         if not self.remember or x.base is not None:
             return False
+        known = self._worth.setdefault(x, {})
+        if kind not in known:
+            known[kind] = self._cheaper_stored(x, kind)
+        return known[kind]
+
+    def _cheaper_stored(self, x: FeatureOperand, kind: str) -> bool:
         matrix = self.matrix(kind)
-        n, features = x.shape
-        filled = fill_bound(matrix, x)
-        dense = n * features / DENSE_SPEED
-        if filled > dense and n * features > _DENSE_LIMIT:
+        size = x.shape[0] * x.shape[1]
+        filled, dense = fill_bound(matrix, x), size / DENSE_SPEED
+        if filled > dense and size > _DENSE_LIMIT:
             return False
         return min(filled, dense) < x.cost + matrix.nnz
 

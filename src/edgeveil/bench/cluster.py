@@ -94,7 +94,9 @@ class RayCluster:
     def _connect(self, ray: Any) -> None:
         local = {} if self._address else {"num_cpus": self.workers, "include_dashboard": False}
         try:
-            ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", configure_logging=False, **local)
+            ray.init(
+                address=self._address, log_to_driver=False, logging_level="ERROR", configure_logging=False, **local
+            )
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise EdgeveilError(
                 f"cannot reach Ray at {self._address or 'this machine'}: {error}. Check the address, that the cluster "
@@ -148,7 +150,9 @@ def _put(ray: Any, graph: Graph) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 def _environment() -> dict[str, Any]:
-    passed = {name: os.environ[name] for name in os.environ if name.startswith("EDGEVEIL_") or name.endswith("NUM_THREADS")}
+    passed = {
+        name: os.environ[name] for name in os.environ if name.startswith("EDGEVEIL_") or name.endswith("NUM_THREADS")
+    }
     return {"env_vars": passed}
 
 

@@ -29,7 +29,9 @@ class AttackConfig(Frozen):
     """One attack and whom it attacks."""
 
     name: str = Field("linkteller", description="Registered attack.")
-    params: dict[str, Any] = Field(default_factory=dict, description="The attack's own parameters, e.g. variant, mode, queries.")
+    params: dict[str, Any] = Field(
+        default_factory=dict, description="The attack's own parameters, e.g. variant, mode, queries."
+    )
     protocol: Protocol = Field(
         "subset",
         description="subset: all pairs among some nodes (LinkTeller); balanced: all edges and as many non-edges "
@@ -53,16 +55,24 @@ class RunConfig(Frozen):
     train_on: str | None = Field(None, description="Another graph to train on (twitch-es for the Twitch graphs).")
     split: str | None = Field(None, description="Split of the training graph; default: the dataset's own.")
     split_seed: int = Field(0, ge=0, description="Seed of a drawn split.")
-    setting: str | None = Field(None, description="transductive, inductive-different, inductive-evolving; default: inferred.")
+    setting: str | None = Field(
+        None, description="transductive, inductive-different, inductive-evolving; default: inferred."
+    )
     defence: str = Field("none", description="Registered defence.")
     defence_params: dict[str, Any] = Field(default_factory=dict, description="The defence's own parameters.")
     epsilon: float | None = Field(None, gt=0, description="Privacy budget; leave out where the defence takes none.")
     model: str = Field("gcn", description="gcn, gat, gatv2, sage, graphconv, transformer or mlp.")
-    model_params: dict[str, Any] = Field(default_factory=dict, description="Fields of the model that replace the preset's.")
-    train_params: dict[str, Any] = Field(default_factory=dict, description="Fields of training that replace the preset's.")
+    model_params: dict[str, Any] = Field(
+        default_factory=dict, description="Fields of the model that replace the preset's."
+    )
+    train_params: dict[str, Any] = Field(
+        default_factory=dict, description="Fields of training that replace the preset's."
+    )
     preset: str = Field("default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")
     seed: int = Field(0, ge=0, description="Seed of noise, weights and dropout.")
-    utility: str | None = Field(None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1.")
+    utility: str | None = Field(
+        None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1."
+    )
     attacks: tuple[AttackConfig, ...] = Field((), description="Attacks on the release.")
 
     _names = field_validator("dataset", "train_on", "defence", "model", "preset")(
@@ -75,7 +85,8 @@ class RunConfig(Frozen):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, defaults left out, so that a new optional field does not change old ids."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        return {key: value for key, value in values.items() if value is not None}
 
     @property
     def graphs(self) -> tuple[str, ...]:

@@ -1,15 +1,15 @@
 """Sweep plans: a TOML file of grids, checked field by field, expanded to runs.
 
-    name = "trade-off"
-    seeds = 3
+name = "trade-off"
+seeds = 3
 
-    [[grid]]
-    dataset = "cora"
-    defence = ["none", "mlp", "edgerand", "lapgraph"]
-    epsilon = [1, 2, 4, 8]
+[[grid]]
+dataset = "cora"
+defence = ["none", "mlp", "edgerand", "lapgraph"]
+epsilon = [1, 2, 4, 8]
 
-    [[grid.attack]]
-    name = "linkteller"
+[[grid.attack]]
+name = "linkteller"
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _seeds(value: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
-Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed), Field(min_length=1)]
-Seeds = Annotated[tuple[int, ...], BeforeValidator(_seeds), Field(min_length=1)]
+Epsilons = Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(_listed), Field(min_length=1)]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_seeds), Field(min_length=1)]
 
 
 class Grid(Frozen):
@@ -53,18 +53,26 @@ class Grid(Frozen):
     train_on: str | None = Field(None, description="Another graph to train on (twitch-es for the Twitch graphs).")
     split: str | None = Field(None, description="Split of the training graph; default: the dataset's own.")
     split_seed: int | str = Field(0, description='Seed of a drawn split, or "run" to draw one per seed.')
-    setting: str | None = Field(None, description="transductive, inductive-different, inductive-evolving; default: inferred.")
+    setting: str | None = Field(
+        None, description="transductive, inductive-different, inductive-evolving; default: inferred."
+    )
     defence: Names = Field(("none",), description="Defences. One without an epsilon is run once, not once per epsilon.")
     variant: Names = Field(("correct",), description="correct, published or both; used by defences that have variants.")
-    epsilon: Numbers = Field((1.0, 2.0, 4.0, 8.0), description="Privacy budgets; inf means no edge noise.")
+    epsilon: Epsilons = Field((1.0, 2.0, 4.0, 8.0), description="Privacy budgets; inf means no edge noise.")
     model: Names = Field(("gcn",), description="Models. Defences that bring their own ignore all but the first.")
     preset: str = Field("default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")
     params: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Parameters per defence: [grid.params.lpgnet] layers = 2."
     )
-    model_params: dict[str, Any] = Field(default_factory=dict, description="Fields of the model that replace the preset's.")
-    train_params: dict[str, Any] = Field(default_factory=dict, description="Fields of training that replace the preset's.")
-    utility: str | None = Field(None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1.")
+    model_params: dict[str, Any] = Field(
+        default_factory=dict, description="Fields of the model that replace the preset's."
+    )
+    train_params: dict[str, Any] = Field(
+        default_factory=dict, description="Fields of training that replace the preset's."
+    )
+    utility: str | None = Field(
+        None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1."
+    )
     seeds: Seeds | None = Field(None, description="Seeds of this grid; default: the plan's.")
     attack: tuple[AttackConfig, ...] = Field((), description="Attacks on every release: [[grid.attack]] tables.")
 
@@ -135,7 +143,8 @@ def parse_plan(data: Mapping[str, Any], source: str = "plan") -> Plan:
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        problems = error.errors(include_url=False)
+        first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
         loc = [str(part) for part in first["loc"]]
         if first["type"] == "extra_forbidden":
             model = AttackConfig if "attack" in loc[:-1] else Grid if "grid" in loc[:-1] else Plan

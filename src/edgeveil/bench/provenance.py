@@ -23,7 +23,12 @@ def machine() -> dict[str, Any]:
     for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             versions[name] = version(name)
-    return {"host": socket.gethostname(), "system": platform.system(), "machine": platform.machine(), "versions": versions}
+    return {
+        "host": socket.gethostname(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "versions": versions,
+    }
 
 
 class Meter:

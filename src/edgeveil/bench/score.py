@@ -113,7 +113,13 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
     params = {**labels["params"], "attack": dict(result.params), "sample_seed": attacked.sample_seed}
     if config.protocol == "sampled":
         params["pairs"] = config.pair_variant
-    common = {**labels, "params": params, "protocol": config.protocol, "attack": result.attack, "degree": attacked.degree}
+    common = {
+        **labels,
+        "params": params,
+        "protocol": config.protocol,
+        "attack": result.attack,
+        "degree": attacked.degree,
+    }
     if "variant" not in labels["params"] and "variant" in result.params:
         common["variant"] = result.params["variant"]
     common |= {

@@ -76,6 +76,7 @@ def open_graph(folder: Path) -> Graph:
     """Map a saved graph into memory, read-only; every process that does so shares the same pages."""
     index = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
     arrays = {
-        key: np.asarray(np.load(folder / file, mmap_mode="r", allow_pickle=False)) for key, file in index["files"].items()
+        key: np.asarray(np.load(folder / file, mmap_mode="r", allow_pickle=False))
+        for key, file in index["files"].items()
     }
     return from_arrays(index["facts"], arrays)

@@ -109,7 +109,14 @@ class Store:
                 return False
             db.execute(
                 "INSERT OR REPLACE INTO runs VALUES(?,?,?,?,?,'done',NULL,?)",
-                (record.id, record.key, record.code, record.plan, json.dumps(record.config), json.dumps(record.provenance)),
+                (
+                    record.id,
+                    record.key,
+                    record.code,
+                    record.plan,
+                    json.dumps(record.config),
+                    json.dumps(record.provenance),
+                ),
             )
             db.executemany("INSERT INTO rows VALUES(?,?,?)", [
                 (record.id, n, json.dumps({k: row.get(k) for k in LABELS})) for n, row in enumerate(record.rows)
@@ -163,7 +170,9 @@ class Store:
         runs = [run] if run else [r for (r,) in self._select("SELECT id FROM runs WHERE status='done' ORDER BY rowid")]
         for name in runs:
             figures: dict[int, dict[str, Any]] = {}
-            for number, metric, value in self._select("SELECT number, metric, value FROM figures WHERE run=? AND number>=0", name):
+            for number, metric, value in self._select(
+                "SELECT number, metric, value FROM figures WHERE run=? AND number>=0", name
+            ):
                 figures.setdefault(number, {})[metric] = int(value) if metric in _WHOLE else value
             for number, labels in self._select("SELECT number, labels FROM rows WHERE run=? ORDER BY number", name):
                 yield {**dict.fromkeys(FIELDS), **json.loads(labels), **figures.get(number, {})}

@@ -170,9 +170,9 @@ def canary_plot(data: AuditData) -> Plot | None:
         ]  # fmt: skip
         svg = to_svg(figure, "canaries", title, "; ".join(f"{t[0]}: measured {t[3]}, bound {t[5]}" for t in table))
     caption = (
-        "Grey bars reach up to the tight bound e^ε·k / (e^ε·k + 1 − k); dots are measured, with 98 % intervals. Each pair "
-        "was planted by a fair coin (k = ½) in a synthetic graph, so homophily cannot help; an interval that lies wholly "
-        "above its bar would speak against the claim."
+        "Grey bars reach up to the tight bound e^ε·k / (e^ε·k + 1 − k); dots are measured, with 98 % intervals. "
+        "Each pair was planted by a fair coin (k = ½) in a synthetic graph, so homophily cannot help; an interval "
+        "that lies wholly above its bar would speak against the claim."
     )
     columns = ("release", "planted share k", "pairs named", "measured", "Theorem 6 (at most 100 %)", "tight bound")
     return Plot("canaries", title, svg, caption, columns, table)

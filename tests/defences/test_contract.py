@@ -1,0 +1,79 @@
+"""Every registered defence keeps the same promises; a new file is tested the moment it is registered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from zoo import PLAIN, toy
+
+import edgeveil as ev
+from edgeveil.defences.api import make_defence
+from edgeveil.defences.base import DEFENCES
+from edgeveil.errors import InputError, UnknownNameError
+
+NAMES = DEFENCES.names()
+
+
+def defend(name: str, seed: int | None = 0, epsilon: float | None = 4.0):  # type: ignore[no-untyped-def]
+    model = "mlp" if name == "mlp" else "gcn"
+    return ev.defend(toy(), name, epsilon=None if name in PLAIN else epsilon, model=model, seed=seed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_seed_same_release(name: str) -> None:
+    first, second = defend(name), defend(name)
+    np.testing.assert_array_equal(first.predict(), second.predict())
+    assert first.guarantee == second.guarantee
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_input_graph_is_untouched(name: str) -> None:
+    graph = toy()
+    before = graph.fingerprint
+    ev.defend(graph, name, epsilon=None if name in PLAIN else 4.0, model="mlp" if name == "mlp" else "gcn", seed=0)
+    assert toy().fingerprint == before == type(graph)(**{f: getattr(graph, f) for f in graph.__dataclass_fields__}).fingerprint
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_guarantee_fits_the_class_and_the_charges(name: str) -> None:
+    release = defend(name)
+    claim, cls = release.guarantee, DEFENCES.get(name)
+    assert claim.status == cls.status and cls.reference and DEFENCES.get(release.defence) is cls
+    assert (claim.epsilon is None) == (claim.status != "sound")
+    assert "one undirected edge" in claim.statement()
+    if claim.status == "sound" and claim.charges:
+        spent = max(sum(c.epsilon for c in claim.charges if c.on == on) for on in {c.on for c in claim.charges})
+        assert float(spent) == pytest.approx(claim.epsilon)
+    if name not in PLAIN:
+        assert claim.claimed_epsilon == pytest.approx(4.0) and "reproducible, not private" in claim.randomness
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in PLAIN])
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), None])
+def test_bad_epsilon_is_refused(name: str, bad: float | None) -> None:
+    with pytest.raises(InputError, match="epsilon"):
+        defend(name, epsilon=bad)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_save_and_load_keep_every_bit(name: str, tmp_path: Path) -> None:
+    release = defend(name)
+    release.save(tmp_path / "r")
+    np.testing.assert_array_equal(ev.Release.load(tmp_path / "r").predict(), release.predict())
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in PLAIN])
+def test_a_real_release_draws_from_the_system(name: str) -> None:
+    claim = defend(name, seed=None).guarantee
+    assert "entropy" in claim.randomness
+
+
+def test_unknown_names_and_parameters_suggest_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="lapgraph"):
+        make_defence("lapgrph", 1.0)
+    with pytest.raises(InputError, match="takes no epsilon"):
+        make_defence("none", 1.0)
+    with pytest.raises(UnknownNameError, match="parameter"):
+        make_defence("lapgraph", 1.0, coutn_share=0.1)

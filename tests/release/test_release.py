@@ -1,0 +1,120 @@
+"""What a release answers, refuses and keeps to itself."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from zoo import toy
+
+import edgeveil as ev
+from edgeveil.errors import InputError, StorageError
+from edgeveil.release.release import Release
+
+
+@pytest.fixture(scope="module")
+def release() -> Release:
+    return ev.defend(toy(), "none", model="gcn", seed=0)
+
+
+def test_features_and_nodes_select_and_replace(release: Release) -> None:
+    base = release.predict()
+    assert base.shape == (60, 3) and base.dtype == np.float64
+    np.testing.assert_array_equal(release.predict(nodes=[5, 2]), base[[5, 2]])
+    np.testing.assert_allclose(release.predict(features=release.features), base, atol=1e-12)
+    rows = np.asarray(release.features.todense() if hasattr(release.features, "todense") else release.features)
+    changed = rows.copy()
+    changed[7] *= 1.5
+    one = release.predict(features=changed[[7]], nodes=[7])
+    np.testing.assert_allclose(one, release.predict(features=changed), atol=1e-12)
+    assert np.abs(one - base).max() > 0
+
+
+def test_only_the_two_hop_of_a_changed_node_moves(release: Release) -> None:
+    graph = toy()
+    reach = graph.adjacency + graph.adjacency @ graph.adjacency
+    node = 3
+    rows = 2 * np.asarray(release.matrix.rows([node]))
+    moved = np.abs(release.predict(features=rows, nodes=[node]) - release.predict()).max(axis=1) > 0
+    allowed = np.asarray(reach[node].todense()).ravel() > 0
+    allowed[node] = True
+    assert not (moved & ~allowed).any() and moved.any()
+
+
+def test_an_induced_single_node_answer_does_not_depend_on_its_neighbours(release: Release) -> None:
+    alone = release.predict(nodes=[4], induced=True)
+    assert alone.shape == (1, 3)
+    assert not np.allclose(alone, release.predict(nodes=[4]))
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ({"nodes": [99]}, "unknown node 99"),
+        ({"nodes": [1, 1]}, "repeated"),
+        ({"nodes": []}, "non-empty"),
+        ({"features": np.zeros((2, 2))}, "shape"),
+        ({"features": np.full((60, 24), np.nan)}, "NaN"),
+        ({"induced": True}, "needs nodes"),
+    ],
+)
+def test_bad_queries_are_named(release: Release, query: dict[str, object], word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        release.predict(**query)  # type: ignore[arg-type]
+
+
+def test_utility_needs_labels_and_a_mask_that_selects(release: Release) -> None:
+    assert {"accuracy", "micro_f1", "macro_f1"} <= set(release.utility("test"))
+    with pytest.raises(InputError, match="unknown mask"):
+        release.utility("tset")
+    with pytest.raises(InputError, match="no labelled node"):
+        release.utility(np.zeros(60, dtype=bool))
+
+
+def test_a_saved_release_predicts_the_same_bits_and_carries_no_labels(release: Release, tmp_path: Path) -> None:
+    release.save(tmp_path / "r")
+    again = Release.load(tmp_path / "r")
+    np.testing.assert_array_equal(again.predict(), release.predict())
+    assert again.guarantee == release.guarantee
+    with pytest.raises(InputError, match="pass the graph"):
+        again.utility("test")
+    assert again.utility("test", graph=toy()) == release.utility("test")
+
+
+def test_only_the_undefended_release_keeps_the_private_graph(release: Release, tmp_path: Path) -> None:
+    bare = release.save(tmp_path / "bare")
+    assert json.loads((bare / "manifest.json").read_text())["contains_private_graph"] is True
+    assert stat.S_IMODE((bare / "private_graph.npz").stat().st_mode) == 0o600
+    graph = toy()
+    for name, epsilon in (("lapgraph", 2.0), ("mlp", None), ("lpgnet-1", 2.0)):
+        kept = ev.defend(graph, name, epsilon=epsilon, model="mlp" if name == "mlp" else "gcn", seed=0).save(tmp_path / name)
+        assert not (kept / "private_graph.npz").exists()
+        assert json.loads((kept / "manifest.json").read_text())["contains_private_graph"] is False
+        for file in kept.glob("*.npz"):
+            with np.load(file, allow_pickle=False) as arrays:
+                for array in arrays.values():
+                    assert not np.array_equal(np.asarray(array).ravel(), graph.adjacency.indices)
+
+
+def test_damage_is_noticed(release: Release, tmp_path: Path) -> None:
+    path = release.save(tmp_path / "r")
+    data = bytearray((path / "weights.npz").read_bytes())
+    data[len(data) // 2] ^= 1
+    (path / "weights.npz").write_bytes(bytes(data))
+    with pytest.raises(StorageError, match="checksum"):
+        Release.load(path)
+    (path / "manifest.json").write_text("{")
+    with pytest.raises(StorageError, match="damaged"):
+        Release.load(path)
+    with pytest.raises(StorageError, match="not a release"):
+        Release.load(tmp_path)
+
+
+def test_saving_never_overwrites_something_else(release: Release, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("important")
+    with pytest.raises(StorageError, match="not a release"):
+        release.save(tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "important"

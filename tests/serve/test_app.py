@@ -152,8 +152,8 @@ def test_limits_on_size_and_time(live: Callable[..., Any]) -> None:
     assert code(server.post("/v1/predict", key, content=chunks())) == (413, "too_large")
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), 5) as slow:  # a body that never ends
-        head = f"POST /v1/predict HTTP/1.1\r\nhost: x\r\nauthorization: {key['authorization']}\r\ncontent-length: 9\r\n\r\n"
-        slow.sendall(head.encode() + b"{")
+        lines = ["POST /v1/predict HTTP/1.1", "host: x", f"authorization: {key['authorization']}", "content-length: 9"]
+        slow.sendall("\r\n".join([*lines, "", "{"]).encode())
         assert b"408" in slow.recv(4096).split(b"\r\n")[0]
     for start in (b"", b"GET /healthz HTT", b"GET /healthz HTTP/1.1\r\nhost: x\r\n"):  # headers that never end
         with socket.create_connection((host, int(port)), 5) as slow:

@@ -1,0 +1,237 @@
+"""``edgeveil attack``: what one existing model gives away, as scored pairs."""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgeveil.cli.common import DataRoot, Json, SeedOption, console, load_graph, say, words, write_json_lines
+from edgeveil.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgeveil.attacks.base import AttackResult
+    from edgeveil.graph.graph import Graph
+    from edgeveil.release.target import Target
+
+EXAMPLE = "Example: edgeveil attack --url http://127.0.0.1:8440 --key ev_... --features x.npy --truth cora"
+FIGURES = ("auc", "average_precision", "precision", "recall", "f1", "tpr_at_fpr_001")
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=EXAMPLE)(attack)
+
+
+def attack(
+    release: Annotated[Path | None, typer.Option(help="Folder made by `edgeveil release`.")] = None,
+    url: Annotated[str | None, typer.Option(help="Address of an `edgeveil serve`.")] = None,
+    key: Annotated[str | None, typer.Option(envvar="EDGEVEIL_KEY", help="API key for --url.")] = None,
+    attacks: Annotated[
+        str, typer.Option("--attack", help="Comma-separated: linkteller, linkteller-grouped, lsa2-post ...")
+    ] = "linkteller",
+    nodes: Annotated[str, typer.Option(help="How many nodes to draw, a list such as 3,8,15, or all.")] = "500",
+    features: Annotated[
+        Path | None, typer.Option(help="Bob's features in model space: npy, npz, or the folder of a release.")
+    ] = None,
+    truth: Annotated[
+        str | None, typer.Option(help="True edges to score against: dataset, graph.npz or a csv of edges.")
+    ] = None,
+    queries: Annotated[int | None, typer.Option(help="Query budget of linkteller-grouped.")] = None,
+    mode: Annotated[str | None, typer.Option(help="exact or query, for linkteller on a release.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Relative step of linkteller; default: suits the answers.")
+    ] = None,
+    density: Annotated[float | None, typer.Option(help="Density belief; default with --truth: the true one.")] = None,
+    transcript: Annotated[Path | None, typer.Option(help="Record answers here; the same command resumes.")] = None,
+    pause: Annotated[float, typer.Option(help="Seconds between queries to --url.")] = 0.0,
+    retries: Annotated[int, typer.Option(help="Further tries after a failed query to --url.")] = 5,
+    snapshot: Annotated[str | None, typer.Option(help="Snapshot of the server to attack.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write scored pairs to this csv file, best first.")] = None,
+    json_file: Json = None,
+    seed: SeedOption = 0,
+    data_root: DataRoot = None,
+) -> None:
+    """Score node pairs by how likely they are edges; compare with the truth only if it is given.
+
+    Against a server every answer is paid for; with --transcript an interrupted attack goes on where it stopped.
+    """
+    if (release is None) == (url is None):
+        raise UsageError("name what to attack: either --release DIR or --url URL")
+    known = None if features is None else _read_features(features)
+    target = _open(release, url, key, known, snapshot, pause, retries)
+    chosen = _choose(nodes, target.num_nodes, seed)
+    if hasattr(target, "restrict"):
+        target.restrict(chosen)
+    if transcript is not None:
+        from edgeveil.release.recorded import RecordedTarget
+
+        target, known = RecordedTarget(target, transcript), target.features
+    graph = None if truth is None else _read_truth(truth, target.num_nodes, data_root)
+    if graph is None and out is None:
+        out = Path("scores.csv")
+    rows = []
+    for name in words(attacks):
+        result = _run(target, name, chosen, known, seed, {"queries": queries, "mode": mode, "delta": delta})
+        rows.append(_row(result, graph, density))
+        for note in result.notes:
+            say(f"note: {note}")
+        if out is not None:
+            _write_scores(out, result, several=len(words(attacks)) > 1)
+    _print(rows)
+    if json_file is not None:
+        write_json_lines(json_file, rows)
+
+
+def _open(
+    release: Path | None,
+    url: str | None,
+    key: str | None,
+    features: Any,
+    snapshot: str | None,
+    pause: float,
+    retries: int,
+) -> Target:
+    if url is not None:
+        from edgeveil.release.remote import HttpTarget
+
+        return HttpTarget(url, key=key, features=features, snapshot=snapshot, pause=pause, retries=retries)
+    from edgeveil.release.release import Release
+    from edgeveil.release.target import Target
+
+    assert release is not None
+    return Target.local(Release.load(release))
+
+
+def _read_features(path: Path) -> Any:
+    import numpy as np
+    import scipy.sparse as sp
+
+    if (path / "manifest.json").is_file():
+        from edgeveil.release.release import Release
+
+        return Release.load(path).matrix
+    if not path.is_file() or path.suffix not in (".npy", ".npz"):
+        raise UsageError(f"no features at {path}; give a .npy or .npz file or the folder of a release")
+    found = np.load(path, allow_pickle=False)
+    if path.suffix == ".npy":
+        return found
+    with found as archive:
+        if "format" in archive.files:
+            return sp.load_npz(path).tocsr()
+        if len(archive.files) != 1:
+            raise UsageError(f"{path} holds {len(archive.files)} arrays; one matrix of features is expected")
+        return archive[archive.files[0]]
+
+
+def _choose(text: str, num_nodes: int, seed: int) -> Any:
+    """Node numbers: all, a list, or a random draw of so many."""
+    import numpy as np
+
+    from edgeveil.seeds import stream
+
+    if text == "all":
+        return np.arange(num_nodes)
+    parts = words(text)
+    if not all(part.isdigit() for part in parts):
+        raise UsageError(f"--nodes wants a number, a list such as 3,8,15, or all; got {text!r}")
+    if len(parts) > 1:
+        return np.array([int(part) for part in parts])
+    count = int(parts[0])
+    if count < 2:
+        raise UsageError(f"--nodes {text}: an attack needs at least two nodes")
+    if count >= num_nodes:
+        return np.arange(num_nodes)
+    return np.sort(stream(seed, "attacked nodes").choice(num_nodes, count, replace=False))
+
+
+def _read_truth(name: str, num_nodes: int, data_root: Path | None) -> Graph:
+    path = Path(name)
+    if path.suffix in (".csv", ".tsv") and path.is_file():
+        import numpy as np
+
+        from edgeveil.graph.graph import Graph
+
+        try:
+            table = np.loadtxt(
+                path, delimiter="\t" if path.suffix == ".tsv" else ",", dtype=np.int64, ndmin=2, skiprows=_heads(path)
+            )
+        except ValueError as error:
+            raise UsageError(f"{path} is not a list of node numbers u,v: {error}") from error
+        return Graph.from_edges(table[:, :2].T, num_nodes=num_nodes, name=path.stem)
+    graph = load_graph(name, data_root=data_root)
+    if graph.num_nodes != num_nodes:
+        raise UsageError(f"the model answers for {num_nodes} nodes, but {graph.name} has {graph.num_nodes}")
+    return graph
+
+
+def _heads(path: Path) -> int:
+    """1 when the first line is a header."""
+    first = path.open(encoding="utf-8").readline().replace("\t", ",").split(",")
+    return 0 if all(part.strip().lstrip("-").isdigit() for part in first[:2]) else 1
+
+
+def _run(target: Target, name: str, nodes: Any, features: Any, seed: int, wishes: dict[str, Any]) -> AttackResult:
+    from edgeveil.attacks.api import attack as run
+    from edgeveil.attacks.base import ATTACKS
+
+    fields = ATTACKS.get(name).__dataclass_fields__  # type: ignore[attr-defined]
+    options = {k: v for k, v in wishes.items() if v is not None and k in fields}
+    started = time.perf_counter()
+    result = run(target, name, nodes=nodes, features=features, seed=seed, **options)
+    say(f"{name}: {result.queries} queries, {result.rows} rows, {time.perf_counter() - started:.1f} s")
+    return result
+
+
+def _row(result: AttackResult, truth: Graph | None, density: float | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "attack": result.attack, "access": result.access, "queries": result.queries, "rows": result.rows,
+        "seconds_attack": result.seconds, "n_pairs": result.num_pairs, "notes": list(result.notes),
+    }  # fmt: skip
+    if truth is None:
+        return row
+    from edgeveil.metrics.ranking import at_belief, ranking
+
+    edges = truth.has_edges(result.pairs[0], result.pairs[1])
+    rest = None
+    total = int(edges.sum())
+    if result.unlisted:
+        total = truth.num_edges
+        rest = result.rest(total, int(edges.sum()))
+    belief = density if density is not None else total / max(result.num_pairs, 1)
+    figures = ranking(result.scores, edges, rest=rest) | at_belief(result.scores, edges, belief, rest=rest)
+    return row | {"n_edges": total, "density": belief} | {k: figures.get(k) for k in FIGURES}
+
+
+def _write_scores(path: Path, result: AttackResult, several: bool) -> None:
+    if several:
+        path = path.with_name(f"{path.stem}-{result.attack}{path.suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    order = result.top(len(result.scores))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["u", "v", "score"])
+        u, v = result.pairs[:, order]
+        table.writerows(zip(u.tolist(), v.tolist(), result.scores[order].tolist(), strict=True))
+    say(f"{path}: {len(order)} scored pairs, best first")
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    scored = any("auc" in row for row in rows)
+    table = Table()
+    for head in ("attack", "access", "queries", "pairs", *(("edges", *FIGURES) if scored else ())):
+        table.add_column(head)
+    for row in rows:
+        cells = [row["attack"], row["access"], str(row["queries"]), str(row["n_pairs"])]
+        if scored:
+            cells += [str(row["n_edges"]), *(_number(row[name]) for name in FIGURES)]
+        table.add_row(*cells)
+    console().print(table)
+
+
+def _number(value: Any) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -1,0 +1,86 @@
+"""``edgeveil release``: train under a defence and keep the result in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgeveil.cli.common import DataRoot, Edges, Features, GraphName, Labels, SplitName, SplitSeed, load_graph, say
+from edgeveil.errors import UsageError
+
+EXAMPLE = "Example: edgeveil release cora --defence lapgraph --epsilon 4 --out cora-lapgraph"
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=EXAMPLE)(release)
+
+
+def release(
+    graph: GraphName = None,
+    out: Annotated[Path, typer.Option(help="New folder for the release.")] = Path("release"),
+    defence: Annotated[str, typer.Option(help="none, mlp, edgerand, lapgraph, lpgnet, gp-sound ...")] = "lapgraph",
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget for one undirected edge.")] = None,
+    model: Annotated[str, typer.Option(help="gcn, gat, gatv2, sage, graphconv, transformer or mlp.")] = "gcn",
+    param: Annotated[list[str] | None, typer.Option(help="Parameter of the defence: name=value; repeat it.")] = None,
+    inference: Annotated[str | None, typer.Option(help="Graph to answer for, if it is another one.")] = None,
+    setting: Annotated[
+        str | None, typer.Option(help="transductive, inductive-different or inductive-evolving.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Paper whose hyper-parameters to use.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For experiments only: reproducible noise is not private. Default: secure noise.")
+    ] = None,
+    split: SplitName = None,
+    split_seed: SplitSeed = 0,
+    edges: Edges = None,
+    features: Features = None,
+    labels: Labels = None,
+    data_root: DataRoot = None,
+) -> None:
+    """Train one model under one defence and save what may be published, with its guarantee.
+
+    Making another release of the same graph spends its epsilon again. A folder made without a defence contains the
+    private graph.
+    """
+    if (out / "manifest.json").exists():
+        raise UsageError(f"{out} already holds a release; a new one spends epsilon again, so choose another --out")
+    secret = load_graph(
+        graph, edges=edges, features=features, labels=labels, split=split, split_seed=split_seed, data_root=data_root
+    )
+    other = None if inference is None else load_graph(inference, data_root=data_root)
+    from edgeveil.defences.api import defend
+
+    options: dict[str, Any] = _parameters(param or []) | ({} if preset is None else {"preset": preset})
+    made = defend(
+        secret, defence, epsilon=epsilon, model=model, seed=seed, inference_graph=other, setting=setting,
+        **options,
+    )  # fmt: skip
+    made.save(out)
+    for note in made.notes:
+        say(f"note: {note}")
+    say(made.guarantee.statement())
+    typer.echo(f"{out}: {made!r}")
+
+
+def _parameters(given: list[str]) -> dict[str, Any]:
+    """``name=value`` pairs; values that read as numbers or booleans become such."""
+    out: dict[str, Any] = {}
+    for text in given:
+        name, found, value = text.partition("=")
+        if not found or not name:
+            raise UsageError(f"--param wants name=value, got {text!r}")
+        out[name.replace("-", "_")] = _value(value)
+    return out
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -33,7 +33,11 @@ def test_the_input_graph_is_untouched(name: str) -> None:
     graph = toy()
     before = graph.fingerprint
     ev.defend(graph, name, epsilon=None if name in PLAIN else 4.0, model="mlp" if name == "mlp" else "gcn", seed=0)
-    assert toy().fingerprint == before == type(graph)(**{f: getattr(graph, f) for f in graph.__dataclass_fields__}).fingerprint
+    assert (
+        toy().fingerprint
+        == before
+        == type(graph)(**{f: getattr(graph, f) for f in graph.__dataclass_fields__}).fingerprint
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

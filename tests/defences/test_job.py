@@ -54,7 +54,9 @@ def test_nonsense_is_refused(make, word: str) -> None:  # type: ignore[no-untype
 
 def test_noise_streams_are_named_and_absent_without_a_seed() -> None:
     seeded, real = job(toy(), seed=4), job(toy(), seed=None)
-    assert seeded.noise_seed("a") != seeded.noise_seed("b") and seeded.noise_seed("a") == job(toy(), seed=4).noise_seed("a")
+    assert seeded.noise_seed("a") != seeded.noise_seed("b") and seeded.noise_seed("a") == job(toy(), seed=4).noise_seed(
+        "a"
+    )
     assert real.noise_seed("a") is None and "entropy" in real.randomness
 
 

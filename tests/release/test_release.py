@@ -90,7 +90,9 @@ def test_only_the_undefended_release_keeps_the_private_graph(release: Release, t
     assert stat.S_IMODE((bare / "private_graph.npz").stat().st_mode) == 0o600
     graph = toy()
     for name, epsilon in (("lapgraph", 2.0), ("mlp", None), ("lpgnet-1", 2.0)):
-        kept = ev.defend(graph, name, epsilon=epsilon, model="mlp" if name == "mlp" else "gcn", seed=0).save(tmp_path / name)
+        kept = ev.defend(graph, name, epsilon=epsilon, model="mlp" if name == "mlp" else "gcn", seed=0).save(
+            tmp_path / name
+        )
         assert not (kept / "private_graph.npz").exists()
         assert json.loads((kept / "manifest.json").read_text())["contains_private_graph"] is False
         for file in kept.glob("*.npz"):

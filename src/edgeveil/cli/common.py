@@ -38,15 +38,20 @@ __all__ = [
 ]
 
 GraphName = Annotated[
-    str | None, typer.Argument(metavar="GRAPH", help="Dataset name, a folder or file in graph.npz format, or own files below.")
+    str | None,
+    typer.Argument(metavar="GRAPH", help="Dataset name, a folder or file in graph.npz format, or own files below."),
 ]
 Edges = Annotated[Path | None, typer.Option(help="Own edge list: csv, tsv or parquet, any node ids.")]
 Features = Annotated[Path | None, typer.Option(help="Own features: npz, npy, csv or parquet.")]
 Labels = Annotated[Path | None, typer.Option(help="Own labels: csv with node id and class.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder with <name>/graph.npz files, searched first.")]
-SplitName = Annotated[str | None, typer.Option(help="public, 50:25:25, 20-per-class, 64:16:20, 0..9 ...; default: the dataset's own.")]
+SplitName = Annotated[
+    str | None, typer.Option(help="public, 50:25:25, 20-per-class, 64:16:20, 0..9 ...; default: the dataset's own.")
+]
 SplitSeed = Annotated[int, typer.Option(help="Seed of a drawn split.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of everything random; the noise is then reproducible, not private.")]
+SeedOption = Annotated[
+    int, typer.Option(help="Seed of everything random; the noise is then reproducible, not private.")
+]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the rows as JSON Lines to this file.")]
 
 
@@ -95,7 +100,17 @@ def load_graph(
     data_root: Path | None = None,
     default: str | None = None,
 ) -> Graph:
-    """The graph a command line means: own files, a graph.npz, or a dataset by name."""
+    """The graph a command line means: own files, a graph.npz, or a dataset by name. Unreadable files are bad usage."""
+    try:
+        return _load_graph(name or default, name, edges, features, labels, split, split_seed, data_root)
+    except StorageError as error:
+        raise UsageError(str(error)) from error
+
+
+def _load_graph(
+    chosen: str | None, name: str | None, edges: Path | None, features: Path | None, labels: Path | None,
+    split: str | None, split_seed: int, data_root: Path | None,
+) -> Graph:  # fmt: skip
     if edges is not None:
         if name is not None:
             raise UsageError(f"give either the graph {name!r} or --edges, not both")
@@ -105,10 +120,9 @@ def load_graph(
         return graph if split is None else _resplit(graph, split, split_seed)
     if features is not None or labels is not None:
         raise UsageError("--features and --labels go with --edges; a named dataset brings its own")
-    name = name or default
-    if name is None:
+    if chosen is None:
         raise UsageError("which graph? name a dataset (edgeveil data list), a graph.npz, or pass --edges")
-    path = Path(name)
+    path = Path(chosen)
     if path.suffix == ".npz" or (path / "graph.npz").is_file():
         from edgeveil.graph.npz import read_npz
 
@@ -116,7 +130,7 @@ def load_graph(
         return graph if split is None else _resplit(graph, split, split_seed)
     from edgeveil.graph.datasets import load
 
-    return load(name, split=split, split_seed=split_seed, data_root=data_root)
+    return load(chosen, split=split, split_seed=split_seed, data_root=data_root)
 
 
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:
@@ -136,7 +150,9 @@ def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}; free some space or choose another file") from error
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error}; free some space or choose another file"
+        ) from error
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,86 @@
+"""Commands as a user runs them: exit codes, messages, files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from zoo import toy
+
+
+def run(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "edgeveil", *args], cwd=cwd, capture_output=True, text=True, timeout=280
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small graph as own files, with string ids."""
+    folder, graph = tmp_path_factory.mktemp("own"), toy()
+    assert graph.y is not None
+    lines = ["source,target", *(f"n{u},n{v}" for u, v in graph.edge_index.T)]
+    (folder / "edges.csv").write_text("\n".join(lines))
+    rows = [f"n{i}," + ",".join(f"{value:g}" for value in row) for i, row in enumerate(np.asarray(graph.x))]
+    (folder / "features.csv").write_text(
+        "\n".join(["id," + ",".join(f"f{j}" for j in range(graph.num_features)), *rows])
+    )
+    (folder / "labels.csv").write_text("\n".join(["id,label", *(f"n{i},class{c}" for i, c in enumerate(graph.y))]))
+    return folder
+
+
+OWN = ("--edges", "edges.csv", "--features", "features.csv", "--labels", "labels.csv")
+
+
+def test_audit_of_own_files_writes_table_rows_and_report(files: Path) -> None:
+    done = run("audit", *OWN, "--defence", "none,mlp,lapgraph", "--epsilon", "4", "--attack", "linkteller,lsa2-attr",
+               "--out", "out", "--json", "rows.jsonl", "--exposed", "exposed.csv", "--executor", "serial", cwd=files)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "LapGraph ε=4" in done.stdout and "gives away" in done.stdout
+    assert "drawing 50:25:25" in done.stderr and "all of them are attacked" in done.stderr
+    assert (files / "out" / "report.html").is_file()
+    rows = [json.loads(line) for line in (files / "rows.jsonl").read_text().splitlines()]
+    assert {r["defence"] for r in rows} == {"none", "mlp", "lapgraph"}
+    exposed = (files / "exposed.csv").read_text()
+    assert "n1," in exposed and "n1," not in (files / "out" / "report.html").read_text()
+    again = run("report", "out", "--out", "again.html", cwd=files)
+    assert again.returncode == 0 and (files / "again.html").read_text() == (files / "out" / "report.html").read_text()
+
+
+def test_advise_on_own_files(files: Path) -> None:
+    done = run("advise", *OWN, "--defence", "lapgraph,lpgnet-1", "--epsilon", "2,8", "--nodes", "40", "--out", "adv",
+               "--executor", "serial", cwd=files)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Choosing has a price" in done.stdout and "epsilon 20" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (("audit", "cora-twinn"), "cora-twin"),
+        (("audit", "cora-twin", "--epsilon", "0"), "epsilon must be > 0"),
+        (("audit", "cora-twin", "--epsilon", "a,b"), "not a number"),
+        (("audit", "cora-twin", "--defence", "lapgrph"), "lapgraph"),
+        (("audit", "--edges", "missing.csv"), "missing.csv"),
+        (("audit", "cora-twin", "--edges", "edges.csv"), "not both"),
+        (("audit", "cora-twin", "--release", "a", "--url", "b"), "one of"),
+        (("report", "nowhere"), "neither"),
+    ],
+)
+def test_bad_usage_is_one_clear_sentence_and_code_two(files: Path, args: tuple[str, ...], word: str) -> None:
+    done = run(*args, "--out", "x", cwd=files) if args[0] == "audit" else run(*args, cwd=files)
+    assert done.returncode == 2, done.stderr
+    assert word in done.stderr and "Traceback" not in done.stderr
+
+
+def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
+    listing = run("--help", cwd=tmp_path).stdout
+    commands = [line.split()[1] for line in listing.splitlines() if line.startswith("│ ") and line[2].isalpha()]
+    assert {"audit", "advise", "report", "data", "perturb", "verify"} <= set(commands)
+    for command in commands:
+        done = run(command, "--help", cwd=tmp_path)
+        assert done.returncode == 0 and (command in ("data", "keys") or "xample" in done.stdout), command

@@ -1,0 +1,152 @@
+"""The report: what the verdict says, what the page holds, and what it must never hold."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgeveil.errors import StorageError
+from edgeveil.report.data import AuditData, label, read_audit, summarise, write_audit
+from edgeveil.report.figures import baselines
+from edgeveil.report.page import render, write_report
+from edgeveil.report.verdict import best_defence, sweet_spot, verdict
+
+
+def row(
+    defence: str, epsilon: float | None, utility: float, recall: float, attack: str = "linkteller", **more: Any
+) -> dict[str, Any]:
+    status = {"none": "none", "gp-t": "refuted"}.get(defence, "sound")
+    base = {"defence": defence, "epsilon": epsilon, "model": "gcn", "status": status, "attack": attack, "belief": "k",
+            "degree": "unconstrained", "seed": 0, "utility": utility, "auc": 0.9, "average_precision": recall,
+            "precision": recall, "recall": recall, "f1": recall, "tpr_at_fpr_001": recall, "queries": 0}  # fmt: skip
+    return base | more
+
+
+@pytest.fixture
+def audit() -> AuditData:
+    rows = [
+        row("none", None, 0.8, 0.8),
+        row("none", None, 0.8, 0.2, "lsa2-post"),
+        row("mlp", 0.0, 0.6, 0.1, "lsa2-attr"),
+        row("lapgraph", 1.0, 0.3, 0.1),
+        row("lapgraph", 8.0, 0.75, 0.6),
+        row("lpgnet-2", 4.0, 0.72, 0.12, "lsa2-attr"),
+        row("gp-t", 1.0, 0.7, 0.2),
+    ]
+    return AuditData(
+        graph={"name": "toy <b>", "is_twin": False, "nodes": 60, "edges": 90, "features": 4, "classes": 3, "fingerprint": "f" * 64},
+        rows=rows,
+        settings={"nodes": 60, "summary": "1 run", "command": "edgeveil audit toy", "versions": {"edgeveil": "0"}},
+        guarantees={"LapGraph ε=1": "1-differential privacy for one undirected edge."},
+        roc=[{"defence": "none", "label": "no defence", "attack": "linkteller", "fpr": [1e-5, 1.0], "tpr": [0.1, 1.0],
+              "auc": 0.9, "tpr_at_fpr_001": 0.5}],
+        budget_curves=[{"defence": "none", "label": "no defence", "queries": q, "recall": 0.5, "auc": 0.9} for q in (10, 60)],
+        by_degree=[{"defence": "none", "label": "no defence", "bin": "1–2", "nodes": 9, "recall": 0.5, "utility": None}],
+        exposure=[{"defence": "none", "label": "no defence", "bins": ["none", "all"], "nodes": [3, 7]}],
+        verified=[
+            {"defence": "lapgraph", "epsilon": 1.0, "claimed": 1.0, "lower": 0.8, "verdict": "consistent", "density": 0.5,
+             "precision": 0.7, "named": 10, "interval": [0.4, 0.9], "bound": 1.4, "tight": 0.73},
+            {"defence": "gp-t", "epsilon": 1.0, "claimed": 1.0, "lower": math.inf, "verdict": "refuted"},
+        ],
+        homophily=[{"class": 0, "share": 0.8, "nodes": 20}],
+        heatmaps=[{"title": "gain", "alpha": [0, 1], "delta": [0, 1], "values": [[0.0, 1.0], [2.0, 3.0]]}],
+        citations=["Wu et al. 2022"],
+    )  # fmt: skip
+
+
+def test_a_cell_takes_its_strongest_attack(audit: AuditData) -> None:
+    cells = {c.label: c for c in summarise(audit.rows)}
+    assert cells["no defence"].leakage == 0.8 and cells["no defence"].attack == "linkteller"
+    assert cells["MLP (no graph)"].epsilon == 0.0
+
+
+def test_runs_are_averaged() -> None:
+    cells = summarise([row("none", None, 0.8, 0.6, seed=0), row("none", None, 0.6, 0.4, seed=1)])
+    assert len(cells) == 1 and cells[0].runs == 2
+    assert cells[0].utility == pytest.approx(0.7) and cells[0].leakage == pytest.approx(0.5)
+
+
+def test_the_sweet_spot_needs_both_sides_and_the_best_must_be_sound(audit: AuditData) -> None:
+    cells = summarise(audit.rows)
+    bare, mlp = baselines(cells)
+    sweet = {c.label for c in cells if sweet_spot(c, bare, mlp)}
+    assert sweet == {"LapGraph ε=8", "LPGNet-2 ε=4", "GP-t ε=1"}
+    best = best_defence(cells)
+    assert best is not None and best.label == "LPGNet-2 ε=4"
+
+
+def test_the_verdict_speaks_plainly(audit: AuditData) -> None:
+    lines = verdict(audit, summarise(audit.rows))
+    assert "gives away 80 % of the edges among 60 nodes" in lines[0]
+    assert "LPGNet-2 at ε = 4 keeps 90 % of its utility" in lines[1] and "12 %" in lines[1]
+    assert any("GP-t claims" in line for line in lines) and any("thin" in line for line in lines)
+
+
+def test_when_the_mlp_is_as_good_the_graph_is_not_used() -> None:
+    data = AuditData(graph={"name": "g", "nodes": 9}, rows=[row("none", None, 0.6, 0.9), row("mlp", 0.0, 0.6, 0.0)])
+    assert any("do not use the graph" in line for line in verdict(data, summarise(data.rows)))
+
+
+def test_a_twin_says_so(audit: AuditData) -> None:
+    audit.graph["is_twin"] = True
+    assert any("synthetic twin" in line for line in verdict(audit, summarise(audit.rows)))
+    assert "synthetic twin" in render(audit)
+
+
+def test_the_page_is_self_contained_and_escapes_names(audit: AuditData) -> None:
+    page = render(audit)
+    assert "toy &lt;b&gt;" in page and "toy <b>" not in page
+    outside = [m for m in re.findall(r'(?:src|href)="([^"#]+)"', page) if not m.startswith("data:")]
+    assert not outside and "@import" not in page and "http://" not in page.replace("http://www.w3.org", "")
+    for name in (
+        "tradeoff",
+        "epsilon",
+        "roc",
+        "budget",
+        "degree",
+        "exposure",
+        "homophily",
+        "canaries",
+        "verified",
+        "heat0",
+    ):
+        assert f'id="figure-{name}"' in page
+
+
+def test_ids_are_unique_and_every_figure_has_words(audit: AuditData) -> None:
+    page = render(audit)
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert page.count("<svg role=") == page.count("<title id=") == page.count("<desc id=")
+    for reference in re.findall(r'(?:xlink:href="|url\()#([^")]+)', page):
+        assert reference in ids
+
+
+def test_pages_are_byte_stable(audit: AuditData) -> None:
+    assert render(audit) == render(audit)
+
+
+def test_an_audit_survives_the_disk(audit: AuditData, tmp_path: Path) -> None:
+    write_audit(audit, tmp_path / "audit.json")
+    assert render(read_audit(tmp_path / "audit.json")) == render(audit)
+    (tmp_path / "audit.json").write_text("{}")
+    with pytest.raises(StorageError, match="not a readable audit"):
+        read_audit(tmp_path / "audit.json")
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing_half(audit: AuditData, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot write"):
+        write_report(audit, tmp_path / "file" / "report.html")
+
+
+def test_labels() -> None:
+    assert (
+        label("lpgnet-2", 4.0) == "LPGNet-2 ε=4"
+        and label("mlp", 0.0) == "MLP (no graph)"
+        and label("none", None) == "no defence"
+    )

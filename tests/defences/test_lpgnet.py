@@ -269,7 +269,7 @@ def test_same_seed_same_release_and_other_seed_another(graph: ev.Graph) -> None:
 
 
 def test_sweeps_over_epsilon_train_the_first_mlp_once(graph: ev.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    lpgnet_stack._FIRST.clear()
+    lpgnet_stack.FIRST.clear()
     trained: list[int] = []
     original = lpgnet_stack._train
     monkeypatch.setattr(lpgnet_stack, "_train", lambda *a: (trained.append(a[-1]), original(*a)))
@@ -277,7 +277,7 @@ def test_sweeps_over_epsilon_train_the_first_mlp_once(graph: ev.Graph, monkeypat
     assert trained == [0, 1, 1, 1] and all(np.array_equal(weights[0], w) for w in weights)
     other = graph.with_split("other", {"train": graph.val_mask, "val": graph.train_mask, "test": graph.test_mask})
     assert not np.array_equal(state(defend(other, "lpgnet-1", 1.0)), weights[0])
-    lpgnet_stack._FIRST.clear()
+    lpgnet_stack.FIRST.clear()
     assert np.array_equal(state(defend(graph, "lpgnet-1", 2.0)), weights[0])
 
 

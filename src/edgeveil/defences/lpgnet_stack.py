@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -94,24 +95,52 @@ def stack_settings(job: Job) -> tuple[ModelSpec, TrainSpec, tuple[str, ...]]:
     return own.model, replace(job, train=own.train if shipped else job.train).train_spec, (note,)
 
 
-_FIRST: OrderedDict[Any, dict[str, NDArray[Any]]] = OrderedDict()
-_KEEP = 8
+class _FirstModels:
+    """Weights of first MLPs, found again by the very arrays they were trained on; nothing is kept alive by it."""
+
+    def __init__(self, size: int = 8) -> None:
+        self._size = size
+        self._known: OrderedDict[Any, tuple[list[weakref.ref[Any]], dict[str, NDArray[Any]]]] = OrderedDict()
+
+    @staticmethod
+    def _parts(job: Job) -> list[Any]:
+        masks = job.graph.masks
+        return [job.graph.x, job.graph.y, *(() if masks is None else (masks.train, masks.val))]
+
+    def _key(self, job: Job, *settings: Any) -> Any:
+        return tuple(id(p) for p in self._parts(job)), job.scaling, job.setting, job.seed, *settings
+
+    def get(self, job: Job, *settings: Any) -> dict[str, NDArray[Any]] | None:
+        """Stored weights, if the arrays are still the same objects."""
+        refs, weights = self._known.get(self._key(job, *settings), ([], {}))
+        same = refs and all(r() is p for r, p in zip(refs, self._parts(job), strict=True))
+        return weights if same else None
+
+    def put(self, weights: dict[str, NDArray[Any]], job: Job, *settings: Any) -> None:
+        """Remember weights; the oldest are forgotten."""
+        self._known[self._key(job, *settings)] = ([weakref.ref(p) for p in self._parts(job)], weights)
+        while len(self._known) > self._size:
+            self._known.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+
+
+FIRST = _FirstModels()
 
 
 def train_first(job: Job, spec: ModelSpec, train: TrainSpec) -> Model:
     """The MLP on features alone. It reads no edge and no epsilon, so seeded sweeps over epsilon train it once."""
     x = job.train_features
     model = build(spec, x.shape[1], job.graph.num_classes, seed=job.model_seed("lpgnet", 0))
-    key = (job.graph.fingerprint, job.graph.split, job.scaling, job.setting, spec, train, job.seed)
-    if job.seed is not None and key in _FIRST:
-        _FIRST.move_to_end(key)
-        load_arrays(model, _FIRST[key])
+    known = None if job.seed is None else FIRST.get(job, spec, train)
+    if known is not None:
+        load_arrays(model, known)
         return model.eval()
     _train(job, model, x, train, 0)
     if job.seed is not None:
-        _FIRST[key] = state_arrays(model)
-        while len(_FIRST) > _KEEP:
-            _FIRST.popitem(last=False)
+        FIRST.put(state_arrays(model), job, spec, train)
     return model
 
 

@@ -75,10 +75,12 @@ def read_arrays(path: str | Path) -> Arrays:
     if not path.is_file():
         raise StorageError(f"no such graph file: {path}; check the path, or see `edgeveil data list` for dataset names")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise ValueError("a single array, not an archive")
-            return {key: archive[key] for key in archive.files}
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise ValueError("no zip directory at its end")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                return {key: archive[key] for key in archive.files}
     except _BROKEN as error:
         raise StorageError(
             f"{path} is not a readable graph archive ({error}); it may be truncated or of another format: "

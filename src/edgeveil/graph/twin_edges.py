@@ -62,50 +62,74 @@ def mixing(sizes: Sequence[int], edges: int, homophily: float) -> list[list[int]
     return [[inner[a], *(next(outer) for _ in range(a + 1, len(sizes)))] for a in range(len(sizes))]
 
 
-def block_edges(y: Int, degrees: Int, blocks: Sequence[Sequence[int]], rng: np.random.Generator) -> Int:
+def block_edges(
+    y: Int, degrees: Int, blocks: Sequence[Sequence[int]], rng: np.random.Generator, boundary: int = 0
+) -> Int:
     """Edges [2, E] with exactly ``blocks[a][b - a]`` of them between classes a <= b, degrees close to `degrees`.
 
-    A configuration model per pair of classes: shuffled stubs are matched, loops and repeats are redrawn.
+    A configuration model per pair of classes: shuffled stubs are matched, loops and repeats are redrawn. `boundary`
+    (of 1,000) is how far edges between classes gather on a few boundary nodes, as they do in real graphs.
     """
     n, classes = len(y), len(blocks)
     counts = np.zeros((classes, classes), np.int64)
     for a, row in enumerate(blocks):
         counts[a, a:] = row
     need = counts.sum(axis=0) + counts.sum(axis=1)
-    stubs = []
+    inner, outer = [], []
     for a in range(classes):
-        members = np.flatnonzero(y == a)
-        wanted = degrees[members]
-        low = int(wanted.min() > 0) if len(members) and need[a] >= len(members) else 0
-        scaled = with_sum(wanted, int(need[a]), rng, low, max(int(need[a]), 1)) if len(members) else wanted
-        stubs.append(rng.permutation(np.repeat(members, scaled)))
+        stubs = _stubs(np.flatnonzero(y == a), degrees, int(need[a]), boundary, rng)
+        cut = 2 * int(counts[a, a])
+        inner.append(rng.permutation(stubs[:cut]))
+        outer.append(rng.permutation(stubs[cut:]))
     found, cursor = [], [0] * classes
     for a in range(classes):
         for b in range(a, classes):
             m = int(counts[a, b])
-            if m:
-                left = _take(stubs, cursor, a, m)
-                found.append(_distinct(left, _take(stubs, cursor, b, m), stubs[a], stubs[b], n, rng))
+            if not m:
+                continue
+            left, right = (inner[a], inner[a]) if a == b else (outer[a], outer[b])
+            u = left[:m] if a == b else left[cursor[a] : cursor[a] + m]
+            v = right[m:] if a == b else right[cursor[b] : cursor[b] + m]
+            if a != b:
+                cursor[a] += m
+                cursor[b] += m
+            members = np.flatnonzero(y == a), np.flatnonzero(y == b)
+            found.append(_distinct(u, v, (left, right), members, n, rng))
     keys = np.concatenate(found) if found else np.empty(0, np.int64)
     return np.stack([keys // n, keys % n])
 
 
-def _take(stubs: list[Int], cursor: list[int], a: int, m: int) -> Int:
-    start = cursor[a]
-    cursor[a] = start + m
-    return stubs[a][start : start + m]
+def _stubs(members: Int, degrees: Int, total: int, boundary: int, rng: np.random.Generator) -> Int:
+    """`total` edge ends of one class by degree; the later ones will leave the class."""
+    if not len(members):
+        return members
+    wanted = degrees[members]
+    low = int(wanted.min() > 0 and total >= len(members))
+    stubs = np.repeat(members, with_sum(wanted, total, rng, low, max(total, 1)))
+    score = np.zeros(len(degrees), np.int64)
+    score[members] = rng.integers(0, 1 << 30, len(members))
+    free = rng.integers(0, 1 << 30, len(stubs))
+    order = np.where(rng.integers(0, 1000, len(stubs)) < boundary, score[stubs], free)
+    return stubs[np.argsort(order, kind="stable")]
 
 
-def _distinct(u: Int, v: Int, pool_u: Int, pool_v: Int, n: int, rng: np.random.Generator) -> Int:
-    """Keys of len(u) distinct loop-free pairs: the given ones, clashes replaced by draws from the stub pools."""
+Two = tuple[Int, Int]
+
+
+def _distinct(u: Int, v: Int, stubs: Two, members: Two, n: int, rng: np.random.Generator) -> Int:
+    """Keys of len(u) distinct loop-free pairs: the given ones, clashes redrawn by degree, then among all members."""
     goal, keys = len(u), np.empty(0, np.int64)
-    for _ in range(10_000):
+    a, b = (len(side) for side in members)
+    if goal > (a * (a - 1) // 2 if np.array_equal(*members) else a * b):
+        raise InputError(f"{goal} edges do not fit between classes of {a} and {b} nodes")
+    rounds = 0
+    while True:
         fresh = np.minimum(u, v) * n + np.maximum(u, v)
         keys = np.unique(np.concatenate([keys, fresh[u != v]]))
         missing = goal - len(keys)
         if missing <= 0:
             return keys if missing == 0 else np.sort(rng.permutation(keys)[:goal])
         extra = missing + missing // 4 + 4
-        u = pool_u[rng.integers(0, len(pool_u), extra)]
-        v = pool_v[rng.integers(0, len(pool_v), extra)]
-    raise InputError(f"{goal} edges do not fit between classes of {len(set(pool_u))} and {len(set(pool_v))} nodes")
+        rounds += 1
+        pools = stubs if rounds < 100 else members
+        u, v = (pool[rng.integers(0, len(pool), extra)] for pool in pools)

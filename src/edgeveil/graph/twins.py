@@ -64,7 +64,7 @@ def _single(record: Dataset) -> Graph:
     y = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     degrees = from_quantiles(facts["degrees"], n)[rng.permutation(n)]
     blocks = facts.get("blocks") or mixing(sizes, record.edges, record.homophily or 0.0)
-    edges = block_edges(y, degrees, blocks, rng)
+    edges = block_edges(y, degrees, blocks, rng, facts.get("boundary", 0))
     x = bags(y, len(sizes), record.features, facts, rng, _words(record))
     return Graph.from_edges(edges, x, y, name=record.name + TWIN, is_twin=True)
 

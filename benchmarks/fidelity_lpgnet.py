@@ -1,6 +1,6 @@
 """LPGNet on the real graphs, beside the printed tables: measure rows, then write docs/fidelity-lpgnet.md.
 
-    python benchmarks/fidelity_lpgnet.py run --datasets cora,citeseer --parts base,lpgnet,bayes --seeds 10
+    python benchmarks/fidelity_lpgnet.py run --datasets cora,citeseer --parts mlp,gcn,lpgnet --seeds 10
     python benchmarks/fidelity_lpgnet.py table --reference lpgnet.csv --out docs/fidelity-lpgnet.md
 
 `run` appends JSON lines and skips what the file already holds, so it can be stopped and continued. One process, one
@@ -75,15 +75,17 @@ def figures(release: ev.Release, dataset: str, seed: int) -> Row:
     return row
 
 
-def base(graph: Graph, how: dict[str, Any], seed: int, epsilons: list[float]) -> Runs:
-    """MLP and GCN without noise."""
-    mlp = {"model": "mlp", "preset": "lpgnet"}
-    yield {"model": "MLP", "epsilon": INF}, lambda: ev.defend(graph, "mlp", seed=seed, **mlp, **how)
-    gcn = gcn_spec(graph)
-    yield (
-        {"model": "GCN", "epsilon": INF, "hidden": gcn.hidden},
-        lambda: ev.defend(graph, "none", model=gcn, train=preset("lpgnet", graph.name, "gcn").train, seed=seed, **how),
-    )
+def mlp(graph: Graph, how: dict[str, Any], seed: int, epsilons: list[float]) -> Runs:
+    """The model that reads no edge."""
+    settings = {"model": "mlp", "preset": "lpgnet"}
+    yield {"model": "MLP", "epsilon": INF}, lambda: ev.defend(graph, "mlp", seed=seed, **settings, **how)
+
+
+def gcn(graph: Graph, how: dict[str, Any], seed: int, epsilons: list[float]) -> Runs:
+    """The model that reads all of them."""
+    spec, train = gcn_spec(graph), preset("lpgnet", graph.name, "gcn").train
+    row = {"model": "GCN", "epsilon": INF, "hidden": spec.hidden}
+    yield row, lambda: ev.defend(graph, "none", model=spec, train=train, seed=seed, **how)
 
 
 def lpgnet(variant: str, readout: str) -> Callable[..., Runs]:
@@ -101,12 +103,12 @@ def lpgnet(variant: str, readout: str) -> Callable[..., Runs]:
 
 def dpgcn(graph: Graph, how: dict[str, Any], seed: int, epsilons: list[float]) -> Runs:
     """LapGraph with the count budget of the published code."""
-    gcn, train = gcn_spec(graph), preset("lpgnet", graph.name, "gcn").train
+    spec, train = gcn_spec(graph), preset("lpgnet", graph.name, "gcn").train
     for epsilon in epsilons:
         yield (
-            {"model": "DPGCN", "epsilon": epsilon, "hidden": gcn.hidden},
+            {"model": "DPGCN", "epsilon": epsilon, "hidden": spec.hidden},
             lambda e=epsilon: ev.defend(
-                graph, "lapgraph", epsilon=e, count_epsilon=0.1, model=gcn, train=train, seed=seed, **how
+                graph, "lapgraph", epsilon=e, count_epsilon=0.1, model=spec, train=train, seed=seed, **how
             ),
         )
 
@@ -145,7 +147,8 @@ def log_loss(logits: Any, y: Any) -> float:
 
 
 PARTS: dict[str, Callable[..., Runs]] = {
-    "base": base,
+    "mlp": mlp,
+    "gcn": gcn,
     "lpgnet": lpgnet("correct", "mlp"),
     "published": lpgnet("published", "mlp"),
     "bayes": lpgnet("correct", "bayes"),
@@ -161,8 +164,8 @@ def run(args: argparse.Namespace) -> None:
     for seed in range(args.first, args.seeds):
         for dataset in args.datasets.split(","):
             graph, how = graphs(dataset, seed)
-            mlp = preset("lpgnet", graph.name, "mlp")
-            settings = f"hidden {mlp.model.hidden}, dropout {mlp.model.dropout:g}, lr {mlp.train.lr:g}"
+            used = preset("lpgnet", graph.name, "mlp")
+            settings = f"hidden {used.model.hidden}, dropout {used.model.dropout:g}, lr {used.train.lr:g}"
             for part in args.parts.split(","):
                 for row, work in PARTS[part](graph, how, seed, args.epsilons):
                     row = {"dataset": dataset, "seed": seed, "settings": settings, **row}
@@ -192,7 +195,7 @@ def main(argv: list[str] | None = None) -> None:
     commands = parser.add_subparsers(required=True)
     measure = commands.add_parser("run")
     measure.add_argument("--datasets", default="cora")
-    measure.add_argument("--parts", default="base,lpgnet")
+    measure.add_argument("--parts", default="mlp,gcn,lpgnet")
     measure.add_argument("--seeds", type=int, default=10, help="seeds first..seeds-1")
     measure.add_argument("--first", type=int, default=0)
     measure.add_argument("--epsilons", type=lambda s: [float(e) for e in s.split(",")], default=EPSILONS)

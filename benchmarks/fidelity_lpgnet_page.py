@@ -1,0 +1,175 @@
+"""From measured rows to docs/fidelity-lpgnet.md; used by fidelity_lpgnet.py."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.metrics.lpgnet_analysis import sweet_spot
+
+Row = dict[str, Any]
+TABLES = {
+    "cora": "7", "citeseer": "8", "pubmed": "9", "facebook": "10", "twitch-de": "12", "twitch-ptbr": "13",
+    "twitch-engb": "14", "twitch-ru": "15", "twitch-fr": "16",
+}  # fmt: skip
+PRINTED_NAMES = {"cora": "Cora", "citeseer": "Citeseer", "pubmed": "PubMed", "facebook": "Facebook"}
+READOUTS = (("mlp", "paper's MLP"), ("mlp, tuned", "paper's MLP, 7 settings"), ("bayes", "Bayes, 7 weights"))
+
+
+class Figures:
+    """Means over seeds by what a row is about."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._values: dict[tuple[Any, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for row in rows:
+            key = _key(row["dataset"], row["model"], float(row["epsilon"]), row.get("variant"), row.get("readout"))
+            for name in ("f1", "lpa", "linkteller"):
+                if name in row:
+                    self._values[key][name].append(float(row[name]))
+
+    def get(self, dataset: str, model: str, epsilon: float, metric: str = "f1", **how: str) -> list[float]:
+        """All measured values."""
+        stacked = model.startswith("LPGNet")
+        variant = how.get("variant", "correct") if stacked else None
+        readout = how.get("readout", "mlp") if stacked else None
+        return self._values.get(_key(dataset, model, epsilon, variant, readout), {}).get(metric, [])
+
+
+def _key(dataset: str, model: str, epsilon: float, variant: Any, readout: Any) -> tuple[Any, ...]:
+    return dataset, model, epsilon, variant, readout
+
+
+class Printed:
+    """The paper's figures, if a reference file was given."""
+
+    def __init__(self, path: str | None) -> None:
+        self._cells: dict[tuple[str, ...], str] = {}
+        if path:
+            with Path(path).open(encoding="utf-8") as file:
+                for row in csv.DictReader(file):
+                    key = (row["table"], row["model"], row["epsilon"], row["attack"], row["dataset"])
+                    self._cells.setdefault(key, f"{row['mean']}±{row['std']}" if row["std"] else row["mean"])
+
+    def cell(self, table: str, model: str, epsilon: float, attack: str = "", dataset: str = "") -> str:
+        """A printed figure, or an empty string; `dataset` only where one table holds several."""
+        wanted = "inf" if math.isinf(epsilon) else f"{epsilon:g}"
+        for (t, m, e, a, d), value in self._cells.items():
+            if (t, m, e, a) == (table, model, wanted, attack) and (not dataset or d == dataset):
+                return value
+        return ""
+
+
+def show(values: list[float], printed: str = "") -> str:
+    """Mean, deviation and number of seeds, then the printed figure; a star marks more than two deviations apart."""
+    if not values:
+        return f"– / {printed}" if printed else "–"
+    mean, std = float(np.mean(values)), float(np.std(values))
+    text = f"{mean:.3f}±{std:.3f} ({len(values)})"
+    if not printed:
+        return text
+    paper, _, spread = printed.partition("±")
+    # Two printed decimals cannot show a deviation below half a unit of the last digit.
+    allowed = 2 * max(std, float(spread or 0), 0.005) + 0.005
+    return f"{text} / {printed}{' *' if abs(mean - float(paper)) > allowed else ''}"
+
+
+def markdown(head: list[str], body: list[list[str]]) -> str:
+    """One table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(cells) + " |" for cells in body]) + "\n"
+
+
+def utility_table(found: Figures, printed: Printed, dataset: str, epsilons: list[float]) -> str:
+    """Tables 7-10 and 12-16."""
+    table = TABLES.get(dataset, "")
+    models = ("LPGNet-1", "LPGNet-2", "DPGCN")
+    body = []
+    for epsilon in epsilons:
+        where = "2" if math.isinf(epsilon) else table
+        name = PRINTED_NAMES.get(dataset, "?") if math.isinf(epsilon) else ""
+        cells = [show(found.get(dataset, m, epsilon), printed.cell(where, m, epsilon, "", name)) for m in models]
+        extra = [show(found.get(dataset, m, epsilon, variant="published")) for m in models[:2]]
+        body.append(
+            ["∞" if math.isinf(epsilon) else f"{epsilon:g}", *cells, *(extra if any(e != "–" for e in extra) else [])]
+        )
+    width = max(len(cells) for cells in body)
+    body = [cells + ["–"] * (width - len(cells)) for cells in body]
+    base = [f"{m} {show(found.get(dataset, m, math.inf), printed.cell(table, m, 1.0))}" for m in ("MLP", "GCN")]
+    head = ["ε", *models, "LPGNet-1 published", "LPGNet-2 published"][:width]
+    return f"Without edges or noise: {'; '.join(base)}.\n\n" + markdown(head, body)
+
+
+def leakage_table(found: Figures, printed: Printed, dataset: str, epsilons: list[float]) -> str:
+    """Balanced AUC of LPA (and of LinkTeller where it is not blind), Table 18."""
+    name = PRINTED_NAMES.get(dataset, "?")
+    body = []
+    for model, grid in (
+        ("MLP", [math.inf]),
+        ("GCN", [math.inf]),
+        *((m, epsilons) for m in ("LPGNet-1", "LPGNet-2", "DPGCN")),
+    ):
+        for epsilon in grid:
+            lpa = found.get(dataset, model, epsilon, "lpa")
+            if not lpa:
+                continue
+            teller = found.get(dataset, model, epsilon, "linkteller")
+            row = [model, "∞" if math.isinf(epsilon) else f"{epsilon:g}"]
+            row.append(show(lpa, printed.cell("18", model, epsilon, "LPA", name)))
+            row.append(show(teller, printed.cell("18", model, epsilon, "LinkTeller", name)))
+            mlp, gcn = found.get(dataset, "MLP", math.inf), found.get(dataset, "GCN", math.inf, "linkteller")
+            row.append(spot(found, dataset, model, epsilon, max(np.mean(lpa), np.mean(teller)), mlp, gcn))
+            body.append(row)
+    return markdown(["model", "ε", "LPA", "LinkTeller", "where it stands"], body)
+
+
+def spot(
+    found: Figures, dataset: str, model: str, epsilon: float, leak: float, mlp: list[float], gcn: list[float]
+) -> str:
+    """Sweet-spot classification by means; empty for the baselines themselves."""
+    if model in ("MLP", "GCN") or not mlp or not gcn:
+        return ""
+    utility = float(np.mean(found.get(dataset, model, epsilon)))
+    return sweet_spot(utility, float(leak), mlp_utility=float(np.mean(mlp)), gcn_leakage=float(np.mean(gcn)))
+
+
+def readout_table(found: Figures, datasets: list[str], epsilons: list[float]) -> str:
+    """The three ways to read the same noisy counts of LPGNet-1."""
+    body = []
+    for dataset in datasets:
+        for epsilon in epsilons:
+            cells = [found.get(dataset, "LPGNet-1", epsilon, readout=key) for key, _ in READOUTS]
+            if not all(cells):
+                continue
+            n = min(len(c) for c in cells)
+            gain = np.array(cells[2][:n]) - np.array(cells[1][:n])
+            error = float(np.std(gain, ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+            mlp = show(found.get(dataset, "MLP", math.inf))
+            body.append([dataset, f"{epsilon:g}", mlp, *map(show, cells), f"{gain.mean():+.3f} ± {error:.3f}"])
+    head = ["graph", "ε", "MLP", *(name for _, name in READOUTS), "Bayes − tuned (standard error)"]
+    return markdown(head, body)
+
+
+def page(rows: list[Row], reference: str | None) -> str:
+    """The whole page."""
+    found, printed = Figures(rows), Printed(reference)
+    datasets = list(dict.fromkeys(r["dataset"] for r in rows))
+    epsilons = sorted({float(r["epsilon"]) for r in rows})
+    settings = sorted({f"{r['dataset']}: {r['settings']}" for r in rows if "settings" in r})
+    parts = [(Path(__file__).parent / "fidelity_lpgnet_intro.md").read_text(encoding="utf-8")]
+    parts.append("MLP settings of these runs: " + "; ".join(settings) + ".\n")
+    for dataset in datasets:
+        number = TABLES.get(dataset)
+        mine = [e for e in epsilons if found.get(dataset, "LPGNet-1", e) or found.get(dataset, "DPGCN", e)]
+        if mine:
+            parts.append(f"## {dataset}" + (f" (Table {number})" if number else " (not tabulated in the paper)") + "\n")
+            parts.append(utility_table(found, printed, dataset, mine))
+            parts.append(leakage_table(found, printed, dataset, mine))
+    finite = [e for e in epsilons if not math.isinf(e)]
+    parts.append("## Reading the same counts by Bayes' rule\n")
+    parts.append(readout_table(found, datasets, finite))
+    return "\n".join(parts)

@@ -20,8 +20,11 @@ from typing import Any
 import numpy as np
 
 import edgeveil as ev
+from edgeveil.defences.lpgnet import LPGNet
+from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.metrics.lpgnet_analysis import cluster_cosines, homophily_by_cluster, noisy_edge_share
 from edgeveil.metrics.protocol import sampled_pairs, subset
 from edgeveil.models import ModelSpec, build, fit, preset
 from edgeveil.release.lpgnet_predictor import row_logits, stack_features
@@ -146,6 +149,37 @@ def log_loss(logits: Any, y: Any) -> float:
     return float((np.log(np.exp(top).sum(axis=1)) - top[np.arange(len(y)), y]).mean())
 
 
+def analysis(graph: Graph, how: dict[str, Any], seed: int, epsilons: list[float]) -> Runs:
+    """Homophily by cluster (Fig. 3), cosines of degree vectors, share of noisy edges (Table 1); one seed is enough."""
+    if seed == 0:
+        yield {"model": "analysis", "epsilon": INF}, lambda: analyse(graph, epsilons)
+
+
+def analyse(graph: Graph, epsilons: list[float]) -> Row:
+    """One row of lists."""
+    spec, train = gcn_spec(graph), preset("lpgnet", graph.name, "gcn").train
+    stack = ev.defend(graph, "lpgnet-2", epsilon=INF, seed=0)
+    predictor: Any = stack.predictor
+    sources = {
+        "true classes": graph.y,
+        "MLP": row_logits(predictor.models[0], stack.matrix).argmax(1),
+        "LPGNet-2 without noise": stack.predict().argmax(1),
+        "LPGNet-2, epsilon 4": ev.defend(graph, "lpgnet-2", epsilon=4.0, seed=0).predict().argmax(1),
+        "GCN": ev.defend(graph, "none", model=spec, train=train, seed=0).predict().argmax(1),
+    }
+    classes = graph.num_classes
+    counts = cluster_degrees(graph, sources["MLP"], classes)
+    asked = {e: LPGNet(epsilon=e, layers=1).perturb_counts(counts, e, 0) for e in [*epsilons, INF]}
+    return {
+        "homophily": {name: homophily_by_cluster(graph, y, classes).tolist() for name, y in sources.items()},
+        "cosines": {str(e): list(cluster_cosines(x, graph.y)[1:]) for e, x in asked.items()},
+        "noisy_edges": {
+            str(e): noisy_edge_share(graph, ev.LapGraph(epsilon=e, count_epsilon=0.1).perturb(graph, seed=0))
+            for e in epsilons
+        },
+    }
+
+
 PARTS: dict[str, Callable[..., Runs]] = {
     "mlp": mlp,
     "gcn": gcn,
@@ -154,6 +188,7 @@ PARTS: dict[str, Callable[..., Runs]] = {
     "bayes": lpgnet("correct", "bayes"),
     "dpgcn": dpgcn,
     "tuned": tuned,
+    "analysis": analysis,
 }
 
 

@@ -154,9 +154,26 @@ def readout_table(found: Figures, datasets: list[str], epsilons: list[float]) ->
     return markdown(head, body)
 
 
+def analysis_tables(row: Row) -> str:
+    """Homophily, cosines and noisy edges of one graph."""
+    homophily = row["homophily"]
+    head = ["clusters from", *(str(k) for k in range(len(next(iter(homophily.values())))))]
+    body = [[name, *(f"{v:.2f}" for v in values)] for name, values in homophily.items()]
+    text = "Mean share of a node's neighbours in its own cluster (Fig. 3):\n\n" + markdown(head, body)
+    epsilons = list(row["cosines"])
+    within = [f"{a:.2f} / {b:.2f}" for a, b in row["cosines"].values()]
+    noisy = [f"{100 * row['noisy_edges'][e]:.0f} %" if e in row["noisy_edges"] else "0 %" for e in epsilons]
+    body = [
+        ["cosine of LPGNet-1's vectors within / between classes", *within],
+        ["edges of DPGCN's graph that are noise", *noisy],
+    ]
+    return text + "\n" + markdown(["ε", *(e.removesuffix(".0").replace("inf", "∞") for e in epsilons)], body)
+
+
 def page(rows: list[Row], reference: str | None) -> str:
     """The whole page."""
     found, printed = Figures(rows), Printed(reference)
+    looked = {row["dataset"]: row for row in rows if row["model"] == "analysis"}
     datasets = list(dict.fromkeys(r["dataset"] for r in rows))
     epsilons = sorted({float(r["epsilon"]) for r in rows})
     settings = sorted({f"{r['dataset']}: {r['settings']}" for r in rows if "settings" in r})
@@ -169,6 +186,8 @@ def page(rows: list[Row], reference: str | None) -> str:
             parts.append(f"## {dataset}" + (f" (Table {number})" if number else " (not tabulated in the paper)") + "\n")
             parts.append(utility_table(found, printed, dataset, mine))
             parts.append(leakage_table(found, printed, dataset, mine))
+            if dataset in looked:
+                parts.append(analysis_tables(looked[dataset]))
     finite = [e for e in epsilons if not math.isinf(e)]
     parts.append("## Reading the same counts by Bayes' rule\n")
     parts.append(readout_table(found, datasets, finite))

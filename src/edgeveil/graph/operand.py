@@ -120,9 +120,7 @@ class FeatureOperand:
     def _propagated_values(self, matrix: SparseMatrix) -> SparseMatrix | Tensor:
         if not isinstance(self.values, SparseMatrix):
             return matrix @ self.values
-        filled = fill_bound(matrix, self)
-        n, width = self.shape
-        if filled <= n * width / DENSE_SPEED:
+        if fill_bound(matrix, self) <= matrix.shape[0] * self.shape[1] / DENSE_SPEED:
             return _sparse((matrix.csr @ self.values.csr).tocsr())
         return matrix @ torch.tensor(self.values.csr.toarray(), dtype=self.dtype)
 
@@ -155,9 +153,9 @@ def _sparse(csr: Any) -> SparseMatrix:
 
 def fill_bound(matrix: SparseMatrix, x: FeatureOperand) -> float:
     """Upper bound on the number of non-zeros of P S: each row is at most the sum of its neighbours' rows, and full."""
-    n, width = x.shape
+    width = x.shape[1]
     if not isinstance(x.values, SparseMatrix):
-        return float(n * width)
+        return float(matrix.shape[0] * width)
     lengths = np.diff(x.values.csr.indptr).astype(np.float64)
     pattern = sp.csr_matrix((np.ones(matrix.nnz), matrix.csr.indices, matrix.csr.indptr), shape=matrix.shape)
     return float(np.minimum(pattern @ lengths, width).sum())

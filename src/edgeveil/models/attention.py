@@ -44,14 +44,14 @@ class AttentionLayer(Layer):
 
     skip_bias = False
 
-    def attend(self, x: Features, pattern: Pattern) -> tuple[Tensor, Tensor]:
+    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Tensor, Tensor]:
         """Scores [nnz, heads] before the softmax, and the values [n, heads * width] to be mixed."""
         raise NotImplementedError
 
     def forward(self, x: Features, structure: Structure) -> Tensor:
         """Attend, mix, join the heads."""
         pattern = structure.pattern(loops=self.loops)
-        scores, values = self.attend(x, pattern)
+        scores, values = self.attend(x, pattern, structure)
         weights = segment_softmax(scores, pattern)
         parts = [
             weighted_spmm(weights[:, h], values[:, h * self.width : (h + 1) * self.width], pattern)
@@ -60,7 +60,7 @@ class AttentionLayer(Layer):
         out = torch.cat(parts, dim=1) if self.concat else torch.stack(parts).mean(0)
         if self.bias is not None:
             out = out + self.bias
-        return out if self.skip is None else out + self.skip(x)
+        return out if self.skip is None else out + structure.targets(self.skip(x))
 
     def _by_head(self, x: Tensor) -> Tensor:
         return x.reshape(x.shape[0], self.heads, self.width)
@@ -74,11 +74,11 @@ class GATLayer(AttentionLayer):
         self.weight = Linear(num_in, heads * width, bias=False, init="glorot")
         self.source, self.target = _attention_vector(heads, width), _attention_vector(heads, width)
 
-    def attend(self, x: Features, pattern: Pattern) -> tuple[Tensor, Tensor]:
+    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Tensor, Tensor]:
         """Scores are sums of two per-node numbers: nothing per edge but themselves."""
         values = self.weight(x)
         split = self._by_head(values)
-        from_source, from_target = (split * self.source).sum(-1), (split * self.target).sum(-1)
+        from_source, from_target = (split * self.source).sum(-1), structure.targets((split * self.target).sum(-1))
         return nn.functional.leaky_relu(from_source[pattern.column] + from_target[pattern.row], SLOPE), values
 
 
@@ -94,9 +94,9 @@ class GATv2Layer(AttentionLayer):
         self.target = Linear(num_in, heads * width, bias=bias, init="glorot")
         self.vector = _attention_vector(heads, width)
 
-    def attend(self, x: Features, pattern: Pattern) -> tuple[Tensor, Tensor]:
+    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Tensor, Tensor]:
         """Chunked additive attention."""
-        values, wanted = self.source(x), self.target(x)
+        values, wanted = self.source(x), structure.targets(self.target(x))
         step = max(1, _CHUNK // max(self.heads * self.width, 1))
         recompute = self.training and torch.is_grad_enabled() and pattern.nnz > step
         parts = []
@@ -128,12 +128,13 @@ class TransformerLayer(AttentionLayer):
         self.key = Linear(num_in, heads * width, bias=bias)
         self.value = Linear(num_in, heads * width, bias=bias)
 
-    def attend(self, x: Features, pattern: Pattern) -> tuple[Tensor, Tensor]:
+    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Tensor, Tensor]:
         """Scaled dot products on the entries of the adjacency only."""
         joined = matmul(x, torch.cat([self.query.weight, self.key.weight, self.value.weight], dim=1))
         if self.query.bias is not None and self.key.bias is not None and self.value.bias is not None:
             joined = joined + torch.cat([self.query.bias, self.key.bias, self.value.bias])
         query, key, value = joined.chunk(3, dim=1)
+        query = structure.targets(query)
         scores = [
             sddmm(query[:, at : at + self.width], key[:, at : at + self.width], pattern)
             for at in range(0, self.heads * self.width, self.width)

@@ -62,7 +62,7 @@ def attention_step(
     reach = _Reach(t, pattern.csr, receivers)
     if len(reach.owner) * layer.heads * layer.width > LIMIT and t.num_queries > 1:
         raise TooMany
-    scores, values = layer.attend(base, pattern)
+    scores, values = layer.attend(base, pattern, structure)
     weights = segment_softmax(scores, pattern).numpy()[reach.entry]
     change, d_values = _score_change(layer, base, reach, product)
     count = len(reach.owner)

@@ -89,7 +89,7 @@ class Model(nn.Module):
         out: Tensor
         h: Features = kprop(x, structure, self.spec.kprop)
         for depth, layer in enumerate(self.layers):
-            h = out = layer(h, structure)
+            h = out = layer(h, structure if self.spec.local else structure.level(depth))
             if depth + 1 < len(self.layers):
                 h = activate(out, self.spec.activation, self.spec.dropout if self.training else 0.0)
         return out

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError, StorageError
+from edgeveil.models.adam import Adam
 from edgeveil.models.base import Model
 
 __all__ = ["Checkpoint", "State", "run_key"]
@@ -62,14 +63,13 @@ class State:
         "val_score",
     )
 
-    def save(self, path: Path, model: Model, optimizer: torch.optim.Optimizer, key: str) -> None:
+    def save(self, path: Path, model: Model, optimizer: Adam, key: str) -> None:
         """Write all of it; a reader finds the old file or the new one, never a part."""
         header = {"version": _VERSION, "key": key, **{name: getattr(self, name) for name in self._PLAIN}}
         arrays: dict[str, NDArray[Any]] = {"header": np.array(json.dumps(header)), "rng": torch.get_rng_state().numpy()}
         arrays |= {f"now/{k}": v.detach().numpy() for k, v in model.state_dict().items()}
         arrays |= {f"best/{k}": v.numpy() for k, v in self.best.items()}
-        for i, slots in optimizer.state_dict()["state"].items():
-            arrays |= {f"adam/{i}/{name}": np.asarray(value) for name, value in slots.items()}
+        arrays |= {f"adam/{k}": v.numpy() for k, v in optimizer.tensors().items()}
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
@@ -85,7 +85,7 @@ class State:
             ) from error
 
     @classmethod
-    def load(cls, path: Path, model: Model, optimizer: torch.optim.Optimizer, key: str) -> State | None:
+    def load(cls, path: Path, model: Model, optimizer: Adam, key: str) -> State | None:
         """Put a saved run back into model, optimiser and generator; None when there is no file."""
         if not path.exists():
             return None
@@ -100,12 +100,7 @@ class State:
         tensors = {name: torch.tensor(value) for name, value in arrays.items()}
         torch.set_rng_state(tensors.pop("rng"))
         model.load_state_dict({k.removeprefix("now/"): v for k, v in tensors.items() if k.startswith("now/")})
-        slots: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("adam/"):
-                _, index, slot = name.split("/")
-                slots.setdefault(int(index), {})[slot] = value
-        optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+        optimizer.restore({k.removeprefix("adam/"): v for k, v in tensors.items() if k.startswith("adam/")})
         state = cls(**header)
         state.best = {k.removeprefix("best/"): v for k, v in tensors.items() if k.startswith("best/")}
         return state

@@ -44,7 +44,7 @@ class GCNLayer(Layer):
             out = matrix @ out
             if self.bias is not None and self.place == "after":
                 out = out + self.bias
-        return out if self.skip is None else out + self.skip(x)
+        return out if self.skip is None else out + structure.targets(self.skip(x))
 
     def _gathered(self, x: Features, structure: Structure) -> Features | None:
         """P X where the aggregation should come first, else None."""

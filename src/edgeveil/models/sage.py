@@ -38,7 +38,7 @@ class NeighbourLayer(Layer):
         both = matmul(x, torch.cat([self.weight, self.own], dim=1))
         sampled = self.training and self.fanout is not None
         matrix = structure.sampled_mean(self.fanout or 1) if sampled else structure.matrix(self.kind)
-        out = matrix @ both[:, : self.width] + both[:, self.width :]
+        out = matrix @ both[:, : self.width] + structure.targets(both[:, self.width :])
         return out if self.bias is None else out + self.bias
 
 

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from edgeveil.errors import GraphError
 from edgeveil.graph.operand import DENSE_SPEED, FeatureOperand, fill_bound
@@ -27,8 +28,8 @@ class Structure:
     it off, so that an answer never depends on what was asked before, not even in the last bit.
     """
 
-    def __init__(self, adjacency: Any, *, remember: bool = False) -> None:
-        self.adjacency = check_adjacency(adjacency)
+    def __init__(self, adjacency: Any, *, remember: bool = False, rectangular: bool = False) -> None:
+        self.adjacency = adjacency if rectangular else check_adjacency(adjacency)
         self.remember = remember
         self._matrices: dict[str, SparseMatrix] = {}
         self._patterns: dict[bool, Pattern] = {}
@@ -37,7 +38,16 @@ class Structure:
 
     @property
     def num_nodes(self) -> int:
-        return int(self.adjacency.shape[0])
+        """Nodes whose features are read."""
+        return int(self.adjacency.shape[1])
+
+    def level(self, depth: int) -> Structure:
+        """What layer `depth` works on: the same graph for every layer, unless rows are left out."""
+        return self
+
+    def targets(self, h: Tensor) -> Tensor:
+        """The receiving nodes' rows of features given for the sending ones: all, unless rows are left out."""
+        return h
 
     def remembering(self) -> Structure:
         """The same structure (shared matrices) that stores propagated features."""
@@ -78,7 +88,7 @@ class Structure:
 
     def _cheaper_stored(self, x: FeatureOperand, kind: str) -> bool:
         matrix = self.matrix(kind)
-        size = x.shape[0] * x.shape[1]
+        size = matrix.shape[0] * x.shape[1]
         filled, dense = fill_bound(matrix, x), size / DENSE_SPEED
         if filled > dense and size > _DENSE_LIMIT:
             return False
@@ -96,7 +106,7 @@ class Structure:
         a = self.adjacency
         lengths = np.diff(a.indptr)
         keys = torch.rand(a.nnz, dtype=torch.float64).numpy()
-        rows = np.repeat(np.arange(self.num_nodes), lengths)
+        rows = np.repeat(np.arange(a.shape[0]), lengths)
         order = np.lexsort((keys, rows))
         place = np.arange(a.nnz) - np.repeat(a.indptr[:-1], lengths)
         kept = np.sort(order[place < fanout])

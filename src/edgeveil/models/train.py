@@ -18,7 +18,9 @@ from edgeveil.errors import InputError, TrainingError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models import memo as memos
 from edgeveil.models import threads
+from edgeveil.models.adam import Adam
 from edgeveil.models.base import Model
+from edgeveil.models.blocks import small_blocks
 from edgeveil.models.checkpoint import Checkpoint, State, run_key
 from edgeveil.models.objective import CrossEntropy, Objective
 from edgeveil.models.settings import TrainSpec
@@ -63,7 +65,11 @@ class History:
 
 
 class _Work:
-    """The losses of one run: what to compute per step, and how to validate."""
+    """The losses of one run: what to compute per step, and how to validate.
+
+    With the usual loss only the rows that count are computed: the training rows of a model without edges, the
+    neighbourhoods of few training nodes otherwise.
+    """
 
     def __init__(
         self,
@@ -73,20 +79,34 @@ class _Work:
         spec: TrainSpec,
         objective: Objective,
         validation: EvalSet | None,
-        *,
-        by_rows: bool,
     ) -> None:
         self.model, self.spec, self.objective, self.validation = model, spec, objective, validation
         self.x, self.structure = x, structure.remembering()
         self.dtype = next(model.parameters()).dtype
-        self.rows = by_rows and isinstance(objective, CrossEntropy)
+        self._cuts: dict[str, tuple[FeatureMatrix, Structure] | None] = {}
+
+    def _forward(self, x: FeatureMatrix, structure: Structure) -> Tensor:
+        return self.model(x.torch(self.dtype), structure)  # type: ignore[no-any-return]
+
+    def _rows(self, name: str, nodes: Tensor) -> Tensor:
+        """Logits of the given nodes, which must be sorted."""
+        if name not in self._cuts:
+            self._cuts[name] = self._cut(nodes.numpy())
+        cut = self._cuts[name]
+        return self._forward(self.x, self.structure)[nodes] if cut is None else self._forward(*cut)
+
+    def _cut(self, nodes: NDArray[Any]) -> tuple[FeatureMatrix, Structure] | None:
+        spec = self.model.spec
+        if spec.local:
+            return self.x.take(nodes), self.structure
+        blocks = None if spec.kprop or spec.name == "mlp" else small_blocks(self.structure, nodes, spec.layers)
+        return None if blocks is None else (self.x.take(blocks.inputs), blocks)
 
     def steps(self) -> Iterator[Tensor]:
         """Training losses of one epoch, one optimiser step each."""
-        if not self.rows:
-            yield self.objective.train_loss(self.model(self.x.torch(self.dtype), self.structure))
+        if not isinstance(self.objective, CrossEntropy):
+            yield self.objective.train_loss(self._forward(self.x, self.structure))
             return
-        assert isinstance(self.objective, CrossEntropy)
         train, y = self.objective.train, self.objective.y
         size = self.spec.batch_size or len(train)
         if size >= len(train):
@@ -94,14 +114,8 @@ class _Work:
             return
         order = train[torch.randperm(len(train))]
         for part in torch.split(order, size):
-            logits = self.model(self.x.take(part.numpy()).torch(self.dtype), self.structure)
+            logits = self._forward(self.x.take(part.numpy()), self.structure)
             yield self.objective.loss(logits, y[part]) * (len(part) / len(train))
-
-    def _rows(self, name: str, nodes: Tensor) -> Tensor:
-        cut: FeatureMatrix | None = self.__dict__.get(f"_{name}")
-        if cut is None:
-            cut = self.__dict__[f"_{name}"] = self.x.take(nodes.numpy())
-        return self.model(cut.torch(self.dtype), self.structure)  # type: ignore[no-any-return]
 
     def validate(self) -> tuple[float, float] | None:
         """Loss and score on the validation nodes, in evaluation mode."""
@@ -115,11 +129,10 @@ class _Work:
     def _validate(self) -> tuple[float, float] | None:
         if self.validation is not None:
             other = self.validation
-            logits = self.model(other.x.torch(self.dtype), other.structure)
+            logits = self._forward(other.x, other.structure)
             return CrossEntropy(other.y, np.empty(0, np.int64), np.flatnonzero(other.mask)).validate(logits)
-        if not self.rows:
-            return self.objective.validate(self.model(self.x.torch(self.dtype), self.structure))
-        assert isinstance(self.objective, CrossEntropy)
+        if not isinstance(self.objective, CrossEntropy):
+            return self.objective.validate(self._forward(self.x, self.structure))
         if self.objective.val is None:
             return None
         return self.objective.measure(self._rows("val", self.objective.val), self.objective.y[self.objective.val])
@@ -152,7 +165,7 @@ def fit(
     val = None if val_mask is None else np.flatnonzero(val_mask)
     _check(model, spec, y, train, multilabel, has_val=bool(val is not None and len(val)) or validation is not None)
     goal = objective or CrossEntropy(y, train, val, class_weights=spec.class_weights)
-    work = _Work(model, x, structure, spec, goal, validation, by_rows=model.spec.local and objective is None)
+    work = _Work(model, x, structure, spec, goal, validation)
     optimizer = _optimizer(model, spec)
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(Path(checkpoint))
@@ -198,14 +211,10 @@ def _check(model: Model, spec: TrainSpec, y: Any, train: Any, multilabel: bool, 
         )
 
 
-def _optimizer(model: Model, spec: TrainSpec) -> torch.optim.Optimizer:
-    first = list(model.layers[0].parameters())
-    rest = [p for layer in list(model.layers)[1:] for p in layer.parameters()]
+def _optimizer(model: Model, spec: TrainSpec) -> Adam:
     later = 0.0 if spec.l2_first_layer_only else spec.weight_decay
-    groups: list[dict[str, Any]] = [{"params": first, "weight_decay": spec.weight_decay}]
-    if rest:
-        groups.append({"params": rest, "weight_decay": later})
-    return torch.optim.Adam(groups, lr=spec.lr)
+    decays = [spec.weight_decay] + [later] * (len(model.layers) - 1)
+    return Adam([(layer.parameters(), decay) for layer, decay in zip(model.layers, decays, strict=True)], spec.lr)
 
 
 def _key(
@@ -219,7 +228,7 @@ def _key(
 
 def _run(
     work: _Work,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Adam,
     state: State,
     progress: Progress | None,
     checkpoint: Checkpoint | None,
@@ -229,8 +238,7 @@ def _run(
     model.train()
     while state.epoch < spec.epochs and not state.stopped:
         if spec.schedule == "linear":
-            for group in optimizer.param_groups:
-                group["lr"] = spec.lr * (1.0 - state.epoch / spec.epochs)
+            optimizer.lr = spec.lr * (1.0 - state.epoch / spec.epochs)
         loss = _epoch(work, optimizer, state)
         state.epoch += 1
         last = state.epoch == spec.epochs
@@ -247,7 +255,7 @@ def _run(
             state.save(checkpoint.path, model, optimizer, key)
 
 
-def _epoch(work: _Work, optimizer: torch.optim.Optimizer, state: State) -> float:
+def _epoch(work: _Work, optimizer: Adam, state: State) -> float:
     before = _snapshot(work.model) if work.spec.keep == "least-train-loss" else {}
     total = 0.0
     for loss in work.steps():
@@ -257,7 +265,7 @@ def _epoch(work: _Work, optimizer: torch.optim.Optimizer, state: State) -> float
                 f"the training loss became {value} in epoch {state.epoch + 1}: the weights have diverged or the "
                 f"features are extreme; lower the learning rate (now {work.spec.lr:g}) or scale the features"
             )
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.clear()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         total += value

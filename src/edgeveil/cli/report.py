@@ -25,15 +25,20 @@ def report(
     ],
     dataset: Annotated[str | None, typer.Option(help="Which dataset of a store with several.")] = None,
     out: Annotated[Path | None, typer.Option(help="The HTML file; default: report.html beside the store.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write every figure as an SVG file into this folder.")
+    ] = None,
 ) -> None:
     """Draw the report from numbers that are already there; nothing is trained or attacked."""
-    from edgeveil.report.page import write_report
+    from edgeveil.report.page import write_figures, write_report
     from edgeveil.report.terminal import print_audit
 
     data = _load(store, dataset)
     print_audit(data)
     target = out or (store if store.is_dir() else store.parent) / "report.html"
     say(f"report: {write_report(data, target).resolve()}")
+    if figures is not None:
+        say(f"{len(write_figures(data, figures))} figures in {figures}")
 
 
 def _load(store: Path, dataset: str | None) -> AuditData:

@@ -10,10 +10,11 @@ from typing import Any
 from edgeveil.errors import MissingExtra, StorageError
 from edgeveil.report.data import AuditData, label, summarise
 from edgeveil.report.detail import detail_plots
-from edgeveil.report.figures import baselines, epsilon_plot, percent, tradeoff_plot
+from edgeveil.report.figures import Plot, baselines, epsilon_plot, percent, tradeoff_plot
+from edgeveil.report.style import DARK, LIGHT, standalone
 from edgeveil.report.verdict import best_defence, sweet_spot, verdict
 
-__all__ = ["ordered", "render", "write_report"]
+__all__ = ["all_plots", "ordered", "render", "write_figures", "write_report"]
 
 ROW_COLUMNS = (
     ("defence", "defence"), ("epsilon", "ε"), ("model", "model"), ("status", "guarantee"), ("attack", "attack"),
@@ -39,8 +40,6 @@ def render(data: AuditData) -> str:
     cells = summarise(data.rows)
     bare, mlp = baselines(cells)
     best = best_defence(cells)
-    plots = [tradeoff_plot(cells)] if cells else []
-    plots += [p for p in (epsilon_plot(data, cells),) if p is not None] + detail_plots(data)
     source = resources.files("edgeveil.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(source).render(
@@ -48,12 +47,35 @@ def render(data: AuditData) -> str:
         graph=data.graph,
         verdict=verdict(data, cells),
         cells=[_summary(c, sweet_spot(c, bare, mlp), c == best) for c in ordered(cells)],
-        plots=plots,
+        plots=all_plots(data),
+        light=LIGHT,
+        dark=DARK,
+        palette=lambda colours: " ".join(f"{name}:{value};" for name, value in colours.items()),
         columns=[title for _, title in ROW_COLUMNS],
         rows=[[_show(row.get(key)) for key, _ in ROW_COLUMNS] for row in data.rows],
         not_protected=NOT_PROTECTED,
         name=label,
     )
+
+
+def all_plots(data: AuditData) -> list[Plot]:
+    """Every figure for which there are numbers, in the order of the page."""
+    cells = summarise(data.rows)
+    main = [tradeoff_plot(cells) if cells else None, epsilon_plot(data, cells)]
+    return [p for p in main if p is not None] + detail_plots(data)
+
+
+def write_figures(data: AuditData, folder: Path) -> list[Path]:
+    """Every figure as an SVG file of its own, for slides and papers."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for plot in all_plots(data):
+            paths.append(folder / f"{plot.name}.svg")
+            paths[-1].write_text(standalone(plot.svg), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write figures to {folder}: {error.strerror or error}") from error
+    return paths
 
 
 def write_report(data: AuditData, path: Path) -> Path:

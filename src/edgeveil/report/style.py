@@ -10,7 +10,20 @@ from typing import Any
 
 from edgeveil.errors import MissingExtra
 
-__all__ = ["GRID", "INK", "MARKERS", "MUTED", "SERIES", "SOFT", "canvas", "ink_for", "to_svg"]
+__all__ = [
+    "DARK",
+    "GRID",
+    "INK",
+    "LIGHT",
+    "MARKERS",
+    "MUTED",
+    "SERIES",
+    "SOFT",
+    "canvas",
+    "ink_for",
+    "standalone",
+    "to_svg",
+]
 
 # Colours that matplotlib writes into the SVG and that `to_svg` then turns into CSS variables.
 INK, MUTED, GRID, SOFT, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"
@@ -18,6 +31,16 @@ SERIES = [f"#0100{i:02x}" for i in range(1, 10)]
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", SOFT: "--soft", PAPER: "--paper"} | {
     colour: f"--c{i}" for i, colour in enumerate(SERIES, 1)
 }
+LIGHT = {
+    "--ink": "#1d2330", "--muted": "#5b6475", "--grid": "#e3e6ec", "--soft": "#e6f3ea", "--paper": "#ffffff",
+    "--c1": "#b3262a", "--c2": "#5b6475", "--c3": "#b25e00", "--c4": "#7a3e9d", "--c5": "#1b6ca8", "--c6": "#0b7a53",
+    "--c7": "#8a6d00", "--c8": "#a02f73", "--c9": "#3f51b5",
+}  # fmt: skip
+DARK = {
+    "--ink": "#e8ebf1", "--muted": "#a5aebf", "--grid": "#323a49", "--soft": "#183527", "--paper": "#12161e",
+    "--c1": "#ff7f7f", "--c2": "#a5aebf", "--c3": "#ffab5c", "--c4": "#cfa0f0", "--c5": "#6db8f2", "--c6": "#5fd0a0",
+    "--c7": "#e0c24e", "--c8": "#f08cc4", "--c9": "#9fa8ff",
+}  # fmt: skip
 MARKERS = "osD^vPX<>"
 _SLOTS = {"none": 0, "mlp": 1, "edgerand": 2, "lapgraph": 3, "lpgnet-1": 4, "lpgnet-2": 5, "gp-t": 6, "gp-m": 7}
 
@@ -69,3 +92,12 @@ def to_svg(figure: Any, name: str, title: str, description: str) -> str:
         f'<title id="{name}-t">{title}</title><desc id="{name}-d">{description}</desc>'
     )
     return re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1)
+
+
+def standalone(svg: str) -> str:
+    """The figure as a file of its own: light colours, a white ground, no CSS variables."""
+    for variable, colour in LIGHT.items():
+        svg = svg.replace(f"var({variable})", colour)
+    svg = svg.replace("var(--sans)", "'DejaVu Sans', sans-serif")
+    ground = f'<rect width="100%" height="100%" fill="{LIGHT["--paper"]}"/>'
+    return re.sub(r"</desc>", lambda _: "</desc>" + ground, svg, count=1)

@@ -44,7 +44,9 @@ class Registry(Generic[T]):
         self._entries: dict[str, Entry[T]] = {}
         self._loaded = False
 
-    def register(self, name: str, presets: Mapping[str, Mapping[str, Any]] | None = None) -> Callable[[type[T]], type[T]]:
+    def register(
+        self, name: str, presets: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> Callable[[type[T]], type[T]]:
         """Class decorator. `presets` are further names that fix some parameters (``gp-t`` of ``graphprivatizer``)."""
 
         def wrap(cls: type[T]) -> type[T]:
@@ -67,7 +69,14 @@ class Registry(Generic[T]):
         """Import every module of the family's package and every entry point, once."""
         if self._loaded:
             return
-        self._loaded = True
+        self._loaded = True  # now, because the modules may look names up while they are imported
+        try:
+            self._import_members()
+        except BaseException:
+            self._loaded = False
+            raise
+
+    def _import_members(self) -> None:
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__):
             if not module.name.startswith("_"):

@@ -47,4 +47,5 @@ def as_generator(seed: Seed, *path: str | int) -> np.random.Generator:
         return seed
     if seed is None:
         return np.random.default_rng()
+    check_seed(seed)
     return stream(int(seed), *path) if path else np.random.default_rng(int(seed))

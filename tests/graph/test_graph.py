@@ -89,8 +89,8 @@ def test_input_arrays_are_copied() -> None:
 
 def test_subgraph_renumbers_in_the_given_order() -> None:
     graph = Graph.from_edges(
-        [[0, 1, 2, 0], [1, 2, 3, 3]], np.arange(8.0).reshape(4, 2), [0, 1, 0, 1], train_mask=np.array([1, 0, 0, 1], bool),
-        node_ids=list("abcd"),
+        [[0, 1, 2, 0], [1, 2, 3, 3]], np.arange(8.0).reshape(4, 2), [0, 1, 0, 1],
+        train_mask=np.array([1, 0, 0, 1], bool), node_ids=list("abcd"),
     )  # fmt: skip
     part = graph.subgraph([3, 0, 2])
     assert part.edge_index.tolist() == [[0, 0], [1, 2]]

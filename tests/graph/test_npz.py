@@ -141,7 +141,8 @@ def test_inconsistent_arrays_are_storage_errors(tmp_path: Path, change: dict[str
     arrays = {
         "edge_index": np.array([[0], [1]]), "y": np.array([0, 1]), "x_data": np.array([1.0]),
         "x_indices": np.array([0], np.int32), "x_indptr": np.array([0, 1, 1]), "x_shape": np.array([2, 2]),
-        "train_mask": np.array([True, False]), "val_mask": np.array([False, False]), "test_mask": np.array([False, True]),
+        "train_mask": np.array([True, False]), "val_mask": np.array([False, False]),
+        "test_mask": np.array([False, True]),
     }  # fmt: skip
     assert read_npz(write_arrays(tmp_path / "g.npz", arrays)).num_edges == 1
     with pytest.raises(StorageError, match=message):
@@ -154,7 +155,8 @@ def test_missing_parts(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="lacks the array 'edge_index'"):
         read_npz(write_arrays(tmp_path / "g.npz", {"y": np.array([0])}))
     with pytest.raises(StorageError, match="lacks the array 'val_mask'"):
-        read_npz(write_arrays(tmp_path / "g.npz", {"edge_index": np.zeros((2, 0), int), "y": np.array([0]), "train_mask": np.array([True])}))  # fmt: skip
+        lone = {"edge_index": np.zeros((2, 0), int), "y": np.array([0]), "train_mask": np.array([True])}
+        read_npz(write_arrays(tmp_path / "g.npz", lone))
 
 
 def test_losses_are_remembered(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def smooth(graph: Graph) -> sp.csr_matrix:
 
 @pytest.mark.parametrize(("name", "mlp", "gcn"), [("cora", 0.60, 0.81), ("citeseer", 0.60, 0.72)])
 def test_structure_helps_about_as_much_as_published(name: str, mlp: float, gcn: float) -> None:
-    """Logistic regression on raw and on twice-propagated features stands in for the MLP and the GCN (LPGNet Table 2)."""
+    """Logistic regression on raw and on twice-propagated features stands in for MLP and GCN (LPGNet Table 2)."""
     graph = load(f"{name}-twin")
     scores = []
     for x in (graph.x, smooth(graph)):

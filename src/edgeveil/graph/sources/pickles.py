@@ -66,7 +66,14 @@ def _vocabulary() -> dict[tuple[str, str], Any]:
     def dictionary(factory: Any) -> defaultdict[Any, Any]:
         return defaultdict(list)
 
+    def encode(text: Any, encoding: Any = "latin1") -> bytes:
+        """How Python 3 writes bytes into an old pickle."""
+        if encoding != "latin1":
+            raise pickle.UnpicklingError("only latin1 bytes are allowed")
+        return str(text).encode("latin1")
+
     names: dict[tuple[str, str], Any] = {
+        ("_codecs", "encode"): encode,
         ("numpy", "ndarray"): array,
         ("numpy", "dtype"): dtype,
         ("scipy.sparse.csr", "csr_matrix"): Csr,

@@ -1,0 +1,82 @@
+"""Registries: register by decorator, find by any spelling, refuse nonsense with a reason."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from edgeveil.errors import InputError, UnknownNameError
+from edgeveil.registry import Registry, canonical
+
+
+class Shape:
+    pass
+
+
+@pytest.fixture
+def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[Shape]:
+    package = tmp_path / "shape_family"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "_private.py").write_text("raise AssertionError('private modules are not imported')")
+    (package / "late.py").write_text("import shape_holder\n@shape_holder.held.register('late')\nclass Late: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry: Registry[Shape] = Registry("shape", "shape_family")
+    holder = type(sys)("shape_holder")
+    holder.held = registry  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "shape_holder", holder)
+    yield registry
+    for name in [n for n in sys.modules if n.startswith("shape_family")]:
+        del sys.modules[name]
+
+
+def add_square(shapes: Registry[Shape]) -> type:
+    @shapes.register("Square_Shape", presets={"unit-square": {"side": 1.0}})
+    @dataclass(frozen=True)
+    class Square(Shape):
+        side: float = 2.0
+
+    return Square
+
+
+def test_spelling() -> None:
+    assert canonical(" Twitch_ES ") == "twitch-es"
+
+
+def test_register_and_create(shapes: Registry[Shape]) -> None:
+    square = add_square(shapes)
+    assert shapes.get("square-shape") is square and shapes.create("SQUARE_SHAPE", side=3.0) == square(3.0)
+    assert shapes.create("unit-square") == square(1.0) == shapes.create("unit-square", side=1.0)
+    with pytest.raises(InputError, match=r"'unit-square' already fixes side=1\.0"):
+        shapes.create("unit-square", side=2.0)
+    with pytest.raises(UnknownNameError, match=r"parameter of shape 'square-shape' 'sid'.*'side'"):
+        shapes.create("square-shape", sid=2.0)
+
+
+def test_modules_are_imported_on_first_need(shapes: Registry[Shape]) -> None:
+    add_square(shapes)
+    assert "shape_family.late" not in sys.modules
+    assert shapes.names() == ["late", "square-shape", "unit-square"]
+    assert [entry.name for entry in shapes] == shapes.names() and "Late" in shapes and "round" not in shapes
+    with pytest.raises(UnknownNameError, match=r"unknown shape 'squar'\. Did you mean"):
+        shapes.get("squar")
+
+
+def test_a_name_belongs_to_one_class(shapes: Registry[Shape]) -> None:
+    add_square(shapes)
+    add_square(shapes)  # the same class again (a module imported twice) is harmless
+    with pytest.raises(InputError, match="already registered"):
+
+        @shapes.register("square-shape")
+        class Other(Shape):
+            pass
+
+
+def test_a_family_that_fails_to_import_fails_every_time(shapes: Registry[Shape], tmp_path: Path) -> None:
+    (tmp_path / "shape_family" / "broken.py").write_text("raise RuntimeError('broken module')")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="broken module"):
+            shapes.names()

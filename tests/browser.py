@@ -1,0 +1,53 @@
+"""A real headless Chromium for tests of pages; skips with a reason where there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import pytest
+
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+)  # fmt: skip
+
+
+@cache
+def executables() -> tuple[str, str] | None:
+    """Chromium and its driver; CI may install Debian's packages, nobody else's machine is touched."""
+    found = shutil.which("chromium"), shutil.which("chromedriver")
+    if not all(found) and os.environ.get("CI") == "true" and shutil.which("apt-get"):
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run(["apt-get", "update"], check=False, timeout=300, **quiet)
+        subprocess.run(["apt-get", "install", "-y", "-q", "chromium", "chromium-driver"], check=False, timeout=600, **quiet)
+        found = shutil.which("chromium"), shutil.which("chromedriver")
+    return (found[0], found[1]) if found[0] and found[1] else None
+
+
+@contextmanager
+def chromium(width: int = 1100, height: int = 900, *, offline: bool = False) -> Iterator[Any]:
+    """A selenium driver; `offline` cuts the page off from any network."""
+    paths = executables()
+    if paths is None:
+        pytest.skip("needs Chromium and chromedriver (Debian: chromium chromium-driver)")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = paths[0]
+    for flag in (*FLAGS, f"--window-size={width},{height}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(paths[1]))
+    try:
+        if offline:
+            driver.set_network_conditions(offline=True, latency=0, download_throughput=0, upload_throughput=0)
+        yield driver
+    finally:
+        driver.quit()

@@ -1,0 +1,50 @@
+"""The report in a real browser with the network off: figures render, tables sort, nothing is logged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browser import chromium
+from selenium.webdriver.common.by import By
+from test_report import audit  # noqa: F401
+
+from edgeveil.report.data import AuditData
+from edgeveil.report.page import write_report
+
+
+@pytest.mark.parametrize(("width", "height"), [(1200, 900), (390, 844)], ids=["desktop", "phone"])
+def test_the_page_works_offline(audit: AuditData, tmp_path: Path, width: int, height: int) -> None:  # noqa: F811
+    page = write_report(audit, tmp_path / "report.html")
+    with chromium(width, height, offline=True) as driver:
+        driver.get(page.as_uri())
+        figures = driver.find_elements(By.CSS_SELECTOR, "figure svg")
+        assert len(figures) == 10
+        for figure in figures:
+            box = figure.rect
+            assert box["width"] > 200 and box["height"] > 100
+        overflow = driver.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
+        assert overflow <= 0, "the page scrolls sideways"
+
+        table = driver.find_element(By.CSS_SELECTOR, "table.sortable")
+        heading = table.find_elements(By.CSS_SELECTOR, "thead button")[1]
+        heading.click()
+        rising = [float(c.text) for c in table.find_elements(By.CSS_SELECTOR, "tbody tr td:nth-child(2)")]
+        assert rising == sorted(rising)
+        heading.click()
+        falling = [float(c.text) for c in table.find_elements(By.CSS_SELECTOR, "tbody tr td:nth-child(2)")]
+        assert falling == sorted(rising, reverse=True)
+        assert not [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+def test_dark_mode_repaints_the_figures(audit: AuditData, tmp_path: Path) -> None:  # noqa: F811
+    page = write_report(audit, tmp_path / "report.html")
+    ask = "return getComputedStyle(document.querySelector('#figure-tradeoff svg text')).fill"
+    with chromium() as driver:
+        colours = []
+        for scheme in ("light", "dark"):
+            feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", feature)
+            driver.get(page.as_uri())
+            colours.append(driver.execute_script(ask))
+    assert colours[0] != colours[1]

@@ -42,8 +42,16 @@ def test_through_a_trained_model(defence: str, last: str) -> None:
     assert "through gcn with linkteller" in text
 
 
-@pytest.mark.parametrize("args", [["edgerand"], ["edgerand", "--epsilon", "-1"], ["none"], ["edgernd", "--epsilon", "1"],
-                                  ["edgerand", "--epsilon", "1", "--confidence", "1"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["edgerand"],
+        ["edgerand", "--epsilon", "-1"],
+        ["none"],
+        ["edgernd", "--epsilon", "1"],
+        ["edgerand", "--epsilon", "1", "--confidence", "1"],
+    ],
+)
 def test_bad_usage(args: list[str]) -> None:
     with pytest.raises(InputError):
         CliRunner().invoke(build_app(), ["verify", *args], catch_exceptions=False)

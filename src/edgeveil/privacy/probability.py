@@ -18,12 +18,15 @@ from edgeveil.errors import InputError
 __all__ = ["Probability", "exp_minus", "logistic", "probability"]
 
 _DIGITS_PER_BIT = math.log10(2)
+_LONG = 1 << 12  # bits of a fraction that is still handled as one
 
 
 class Probability:
     """A number in [0, 1] given by a formula that can be evaluated at any precision.
 
-    `formula` gets a decimal context and returns the value with an absolute error below 10^(slack - precision).
+    `formula` gets a decimal context and returns the value with an absolute error below 10^(slack - precision). Its
+    value must not be a positive multiple of a power of 1/2, whose digits would take for ever to tell; rational
+    numbers are a class of their own, and e^x is transcendental for every other rational x.
     """
 
     def __init__(self, formula: Callable[[Context], Decimal], slack: int = 3) -> None:
@@ -50,9 +53,8 @@ class Probability:
             error = Decimal(1).scaleb(self._slack - digits, context)
             ends = (context.subtract(value, error), context.add(value, error))
             low, high = (int(context.multiply(v, unit).to_integral_value(ROUND_FLOOR, context)) for v in ends)
-            if low == high or digits > 40 * (bits + 64):
-                # Only a value that is a multiple of 2^-bits itself never separates; it is the upper end.
-                return max(0, high)
+            if max(low, 0) == high:
+                return high
             digits *= 2
 
     def _derive(self, name: str, formula: Callable[[Context], Decimal], slack: int) -> Probability:
@@ -100,7 +102,7 @@ def exp_minus(x: Fraction) -> Probability:
     """e^-x for x >= 0."""
     if x < 0:
         raise InputError(f"exp(-x) is a probability for x >= 0 only, got x = {x}")
-    return Probability(lambda c: c.exp(-_decimal(x, c)))
+    return Probability(lambda c: c.exp(c.minus(_decimal(x, c)))) if x else _rational(Fraction(1))
 
 
 @lru_cache(maxsize=256)
@@ -119,6 +121,23 @@ class _Rational(Probability):
     def _floor(self, bits: int) -> int:
         return (self._value.numerator << bits) // self._value.denominator
 
+    def complement(self) -> Probability:
+        """1 - p."""
+        return _rational(1 - self._value)
+
+    def power(self, exponent: int) -> Probability:
+        """p^exponent, as a fraction while that is short; a longer one ends on no digit that is ever asked for."""
+        if exponent * self._value.denominator.bit_length() <= _LONG:
+            return _rational(self._value**exponent)
+        return super().power(exponent)
+
+    def odds_share(self) -> Probability:
+        """p / (1 + p)."""
+        return _rational(self._value / (1 + self._value))
+
+
+_rational = lru_cache(maxsize=1024)(_Rational)
+
 
 def probability(p: Probability | Fraction | float) -> Probability:
     """Any way of writing a probability as a `Probability`; a float means exactly its binary value."""
@@ -127,4 +146,4 @@ def probability(p: Probability | Fraction | float) -> Probability:
     value = Fraction(p)
     if not 0 <= value <= 1:
         raise InputError(f"a probability must lie in [0, 1], got {p}")
-    return _Rational(value)
+    return _rational(value)

@@ -24,7 +24,7 @@ from edgeveil.privacy.probability import Probability, exp_minus
 __all__ = ["GRID", "Cells", "ContinuousCells", "GridCells", "Kept", "keep_top"]
 
 GRID = 1 << 10  # steps per unit of a cell's value
-SLACK = 6.0  # standard deviations of surplus cells above the threshold
+SLACK = 6.0  # surplus cells above the threshold, in standard deviations of their number
 Values = NDArray[Any]
 
 
@@ -145,7 +145,7 @@ def keep_top(ones: int, zeros: int, top: int, cells: Cells) -> Kept:
 
 def _reveal(zeros: int, top: int, cells: Cells) -> Values:
     """Values of the largest zero-cells, at least min(top, zeros) of them."""
-    wanted = top + SLACK * math.sqrt(top) + 16
+    wanted = top + SLACK * (math.sqrt(top) + 3)
     if zeros <= 2 * wanted:
         return cells.zeros(zeros)
     level, count = cells.count_above(math.log(zeros / wanted / 2) / float(cells.epsilon), zeros)

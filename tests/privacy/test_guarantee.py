@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from edgeveil.errors import InputError
+from edgeveil.privacy.budget import Charge
+from edgeveil.privacy.guarantee import SEEDED, Guarantee
+
+
+def sound(**changes: Any) -> Guarantee:
+    return Guarantee(
+        **{"status": "sound", "claimed_epsilon": 4.0, "charges": (Charge("count", Fraction(1, 3)),), **changes}
+    )
+
+
+def test_only_a_sound_guarantee_has_an_epsilon_to_rely_on() -> None:
+    assert sound().epsilon == 4.0
+    refuted = Guarantee(status="refuted", claimed_epsilon=4.0, reason="the support depends on the input")
+    assert refuted.epsilon is None and refuted.claimed_epsilon == 4.0
+    assert Guarantee(status="none").epsilon is None
+
+
+def test_statement_of_a_sound_guarantee_says_what_is_and_is_not_protected() -> None:
+    text = sound(notes=("Tuning is not covered",), composition="sequential", reference="a paper").statement()
+    said = ["4-differential privacy", "one undirected edge", "differ in one undirected edge", "count (graph)"]
+    said += ["Not protected: node features", "Tuning is not covered.", "sequential", "Reference: a paper."]
+    for part in said:
+        assert part in text
+    assert "(1, 1e-06)-differential privacy" in sound(claimed_epsilon=1.0, delta=1e-6).statement()
+    assert "epsilon 0" in sound(claimed_epsilon=0.0, charges=()).statement()
+
+
+def test_a_seeded_run_says_that_it_is_not_private() -> None:
+    assert "not private" in sound(randomness=SEEDED).statement()
+    assert "must not be published" in sound(randomness=SEEDED).statement()
+
+
+def test_a_refuted_claim_is_never_printed_as_a_guarantee() -> None:
+    text = Guarantee(status="refuted", claimed_epsilon=1.0, reason="the ratio is unbounded").statement()
+    assert text.startswith("No privacy guarantee")
+    assert "refuted" in text and "unbounded" in text and "Not protected" not in text
+
+
+def test_json_round_trip() -> None:
+    node = Guarantee(status="sound", claimed_epsilon=3.0, unit="the features of one node")
+    guarantee = sound(also=(node,), notes=("a note",), delta=0.0)
+    data = json.loads(json.dumps(guarantee.to_json()))
+    assert Guarantee.from_json(data) == guarantee
+    assert data["epsilon"] == 4.0 and data["statement"] == guarantee.statement()
+    assert "features of one node" in data["statement"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"status": "sound"},
+        {"status": "sound", "claimed_epsilon": math.inf},
+        {"status": "sound", "claimed_epsilon": -1.0},
+        {"status": "sound", "claimed_epsilon": 1.0, "delta": 1.0},
+        {"status": "proven", "claimed_epsilon": 1.0},
+        {"status": "refuted", "claimed_epsilon": 1.0},
+    ],
+)
+def test_contradictory_guarantees_cannot_be_made(bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        Guarantee(**bad)

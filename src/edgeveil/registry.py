@@ -106,7 +106,7 @@ class Registry(Generic[T]):
                 raise InputError(
                     f"{self.kind} {name!r} already fixes {key}={entry.preset[key]!r}; drop the parameter {key!r}"
                 )
-        known = [f for f in getattr(entry.cls, "__dataclass_fields__", {})]
+        known = list(getattr(entry.cls, "__dataclass_fields__", {}))
         for key in params:
             if known and key not in known:
                 raise UnknownNameError(f"parameter of {self.kind} {entry.name!r}", key, known)

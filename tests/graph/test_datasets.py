@@ -15,23 +15,9 @@ from edgeveil.graph.npz import read_arrays, write_arrays
 from edgeveil.graph.sources import where
 
 CONTRACT = [
-    "cora",
-    "citeseer",
-    "pubmed",
-    "twitch-es",
-    "twitch-ru",
-    "twitch-de",
-    "twitch-fr",
-    "twitch-engb",
-    "twitch-ptbr",
-    "facebook",
-    "amazon-photo",
-    "lastfm",
-    "chameleon",
-    "flickr",
-    "ppi",
-    "bipartite",
-]
+    "amazon-photo", "bipartite", "chameleon", "citeseer", "cora", "facebook", "flickr", "lastfm", "ppi", "pubmed",
+    "twitch-de", "twitch-engb", "twitch-es", "twitch-fr", "twitch-ptbr", "twitch-ru",
+]  # fmt: skip
 HERE = [n for n in CONTRACT if n not in ("lastfm", "flickr", "ppi", "bipartite")]
 
 

@@ -30,13 +30,20 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="data")
 
 
-def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
+def list_datasets(
+    data_root: DataRoot = None,
+    as_json: AsJson = False,
+    markdown: Annotated[bool, typer.Option(help="Print the table of docs/datasets.md.")] = False,
+) -> None:
     """All datasets, their statistics, and where each one would come from.
 
     Example: edgeveil data list
     """
-    from edgeveil.graph.catalog import dataset, names
+    from edgeveil.graph.catalog import dataset, markdown_table, names
 
+    if markdown:
+        typer.echo(markdown_table())
+        return
     rows = [_row(dataset(name), data_root) for name in names()]
     if as_json:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))

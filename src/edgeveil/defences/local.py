@@ -36,6 +36,7 @@ from edgeveil.privacy.multibit import multi_bit
 from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.release.predictors import GraphPredictor
 from edgeveil.release.release import Release
+from edgeveil.seeds import Seed
 
 __all__ = ["LocalMechanism", "without_kprop"]
 
@@ -75,19 +76,19 @@ class LocalMechanism(EdgeMechanism):
         """False when the lists leave the nodes as they are."""
         return True
 
-    def perturb(self, graph: Graph, seed: int | None = None) -> PerturbedGraph:
+    def perturb(self, graph: Graph, seed: Seed = None) -> PerturbedGraph:
         """Everything the nodes send: noisy lists, features and labels. Without a seed the noise is secure."""
         if graph.x is None:
             raise InputError(f"{graph.name} has no features, and a local mechanism compares nodes by theirs")
         return self._perturb(graph, _unit_range(graph.x, self.epsilon_x, graph.x), seed)
 
-    def _perturb(self, graph: Graph, x: FeatureMatrix, seed: int | None) -> PerturbedGraph:
+    def _perturb(self, graph: Graph, x: FeatureMatrix, seed: Seed) -> PerturbedGraph:
         if not math.isinf(self.epsilon_x):
             x = multi_bit(x, self.epsilon_x, noise_for(seed, "features"))
         directed, dropped = self.lists(graph, x, noise_for(seed, "lists"))
         return PerturbedGraph.of(graph, directed, dropped, x, self._labels(graph, seed))
 
-    def _labels(self, graph: Graph, seed: int | None) -> NDArray[Any] | None:
+    def _labels(self, graph: Graph, seed: Seed) -> NDArray[Any] | None:
         if graph.y is None or math.isinf(self.epsilon_y):
             return graph.y
         if graph.multilabel:
@@ -101,7 +102,7 @@ class LocalMechanism(EdgeMechanism):
         """Collect what the nodes send, train on it, and answer on the noisy lists."""
         started = time.perf_counter()
         sent, seen = self._collect(job)
-        spec = job.model if self.steps_x is None else replace(job.model, kprop=self.steps_x)
+        spec = self._spec(job)
         model, _ = self._train(job, spec, sent, seen)
         claim = self.mechanism_guarantee(job.seed)
         claim = replace(claim, randomness=job.randomness, notes=(*claim.notes, TUNING_NOTE))
@@ -148,6 +149,13 @@ class LocalMechanism(EdgeMechanism):
         )  # fmt: skip
         return model, drop
 
+    def _spec(self, job: Job) -> ModelSpec:
+        """The job's model with K_x steps of KProp: noisy features need some, so the preset's if it has none."""
+        steps = self.steps_x
+        if steps is None and job.model.kprop == 0 and not math.isinf(self.epsilon_x):
+            steps = preset("graphprivatizer", job.graph.name, job.model.name).model.kprop
+        return job.model if steps is None else replace(job.model, kprop=steps)
+
     def _label_steps(self, job: Job) -> int:
         if self.steps_y is not None:
             return self.steps_y
@@ -155,7 +163,7 @@ class LocalMechanism(EdgeMechanism):
             return 0
         return preset("graphprivatizer", job.graph.name, job.model.name).label_steps
 
-    def node_guarantees(self, seed: int | None) -> tuple[Guarantee, ...]:
+    def node_guarantees(self, seed: Seed) -> tuple[Guarantee, ...]:
         """Sound promises per node for features and labels: LPGNN Theorem 3 and k-ary randomised response."""
         found = []
         for epsilon, unit, how in (

@@ -11,6 +11,7 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import Noise
+from edgeveil.seeds import Seed
 
 __all__ = ["LocallyPrivateGNN"]
 
@@ -32,7 +33,7 @@ class LocallyPrivateGNN(LocalMechanism):
         """The true lists."""
         return graph.adjacency, {}
 
-    def mechanism_guarantee(self, seed: int | None = None) -> Guarantee:
+    def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """None for edges, sound ones for features and labels."""
         return Guarantee(
             status="none",

@@ -26,6 +26,7 @@ from edgeveil.privacy.budget import check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import Noise
 from edgeveil.privacy.probability import logistic
+from edgeveil.seeds import Seed
 
 __all__ = ["TwoHopResponse", "two_hop_blocks"]
 
@@ -95,7 +96,7 @@ class TwoHopResponse(LocalMechanism):
         directed, _ = directed_csr(row, column, graph.num_nodes)
         return directed, {"entries": covered, "duplicates": 0, "self_loops": loops}
 
-    def mechanism_guarantee(self, seed: int | None = None) -> Guarantee:
+    def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """No promise for edges; sound promises for features and labels."""
         noisy, also = SECURE if seed is None else SEEDED, self.node_guarantees(seed)
         if not self.hides_edges:

@@ -1,0 +1,167 @@
+"""GraphPrivatizer's tables on the real graphs: runs (resumable, one JSON line each), then docs/fidelity-graphprivatizer.md.
+
+python benchmarks/fidelity_graphprivatizer.py run --store FILE [--plan table6-cora,grid-gcn ...] [--limit SECONDS]
+python benchmarks/fidelity_graphprivatizer.py plans            # names, number of runs, estimated hours
+python benchmarks/fidelity_graphprivatizer.py write --store FILE [--reference graphprivatizer.csv]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from gp_runs import MODELS, run
+
+import edgeveil as ev
+from edgeveil.metrics.gp_analysis import ALPHAS, DELTAS
+
+Cell = dict[str, Any]
+DATASETS = ("cora", "pubmed", "facebook", "amazon-photo", "lastfm-twin")
+EPSILONS = (0.1, 1.0, 2.0, 8.0)
+# CPU seconds of one published run, measured on Cora and scaled by entries for the rest.
+COST = {"cora": 4, "pubmed": 20, "facebook": 90, "amazon-photo": 40, "lastfm-twin": 25}
+
+
+def table6(dataset: str, variant: str, seeds: int, pairs: int, models: tuple[str, ...] = MODELS) -> Iterator[Cell]:
+    """Tables 6 and 1(b): GP-t (alpha 0.5, delta 0), RR at epsilon 0.1 and epsilon = infinity."""
+    for seed in range(seeds):
+        for model in models:
+            for defence, params in (("lpgnn", {}), ("gp-t", {"epsilon": 0.1}), ("rr", {"epsilon": 0.1})):
+                yield _cell(dataset, defence, model, seed, variant, pairs, **params)
+
+
+def table1(dataset: str, seeds: int) -> Iterator[Cell]:
+    """Table 1(a): the other budgets of GP-t and RR."""
+    for seed in range(seeds):
+        for model in MODELS:
+            for epsilon in EPSILONS[1:]:
+                for defence in ("gp-t", "rr"):
+                    yield _cell(dataset, defence, model, seed, "published", 0, epsilon=epsilon)
+
+
+def grid(
+    dataset: str, model: str, seeds: int, epsilons: tuple[float, ...], variant: str = "published"
+) -> Iterator[Cell]:
+    """Tables 7-12 and the heat-maps: the full alpha x delta grid for both strategies."""
+    for seed in range(seeds):
+        for epsilon in epsilons:
+            for defence in ("gp-t", "gp-m"):
+                for alpha in ALPHAS:
+                    for delta in DELTAS:
+                        yield _cell(
+                            dataset, defence, model, seed, variant, 0, epsilon=epsilon, alpha=alpha, delta=delta
+                        )  # fmt: skip
+
+
+def metric_table(dataset: str, seeds: int) -> Iterator[Cell]:
+    """Table 5: cosine against Euclidean similarity at epsilon 0.1."""
+    for seed in range(seeds):
+        for model in MODELS:
+            for metric in ("cosine", "euclidean"):
+                yield _cell(dataset, "gp-t", model, seed, "published", 0, epsilon=0.1, metric=metric)
+
+
+def relatives(dataset: str, seeds: int, models: tuple[str, ...], epsilons: tuple[float, ...]) -> Iterator[Cell]:
+    """gp-sound beside GP-t, GP-m and RR, correct variants, attack through the model."""
+    for seed in range(seeds):
+        for model in models:
+            for epsilon in epsilons:
+                for defence in ("gp-t", "gp-m", "rr"):
+                    yield _cell(dataset, defence, model, seed, "correct", 250, epsilon=epsilon)
+                yield _cell(dataset, "gp-sound", model, seed, "correct", 250, epsilon=epsilon)
+                yield _cell(
+                    dataset, "gp-sound", model, seed, "correct", 250, epsilon=epsilon, epsilon_x=3.0, epsilon_y=3.0
+                )  # fmt: skip
+
+
+def _cell(dataset: str, defence: str, model: str, seed: int, variant: str, pairs: int, **params: Any) -> Cell:
+    head = {"dataset": dataset, "defence": defence, "model": model, "seed": seed, "variant": variant, "pairs": pairs}
+    return head | {"params": params}
+
+
+def plans() -> dict[str, list[Cell]]:
+    """Every plan by name, most wanted first."""
+    found: dict[str, list[Cell]] = {"table6-cora": list(table6("cora", "published", 5, 0))}
+    found["through-cora"] = list(table6("cora", "correct", 5, 250, ("gcn", "gat", "sage")))
+    found["relatives-cora"] = list(relatives("cora", 3, ("gcn",), (1.0, 2.0, 4.0, 8.0)))
+    for model in ("gcn", "gat"):
+        found[f"grid-{model}"] = list(grid("cora", model, 3, (0.1,)))
+    for dataset in DATASETS[1:]:
+        found[f"table6-{dataset}"] = list(table6(dataset, "published", 5, 0))
+    for dataset in DATASETS:
+        found[f"table1-{dataset}"] = list(table1(dataset, 5))
+        found[f"table5-{dataset}"] = list(metric_table(dataset, 5))
+    for model in ("gcn", "gat"):
+        found[f"budgets-{model}"] = list(grid("cora", model, 3, EPSILONS[1:]))
+    for dataset in DATASETS:
+        for model in MODELS:
+            if (dataset, model) not in (("cora", "gcn"), ("cora", "gat")):
+                found[f"tables7-12-{dataset}-{model}"] = list(grid(dataset, model, 10, EPSILONS))
+    return found
+
+
+def execute(store: Path, names: list[str], limit: float) -> None:
+    """Do the missing cells in order until the time is over."""
+    torch.set_num_threads(1)
+    done = {_key(row) for row in read(store)} if store.exists() else set()
+    graphs: dict[str, Any] = {}
+    started = time.monotonic()
+    for name in names:
+        for cell in plans()[name]:
+            if _key(cell) in done:
+                continue
+            if time.monotonic() - started > limit:
+                return
+            dataset = cell["dataset"]
+            if dataset not in graphs:
+                graphs = {dataset: ev.load(dataset, split="50:25:25", split_seed=0)}
+            cpu = time.process_time()
+            figures = run(
+                graphs[dataset], cell["defence"], cell["model"], cell["seed"], variant=cell["variant"],
+                pairs=cell["pairs"], **cell["params"],
+            )  # fmt: skip
+            row = cell | figures | {"pairs": cell["pairs"], "cpu": round(time.process_time() - cpu, 2)}
+            with store.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            done.add(_key(cell))
+
+
+def read(store: Path) -> list[Cell]:
+    """All finished cells."""
+    return [json.loads(line) for line in store.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _key(cell: Cell) -> str:
+    return json.dumps([cell[k] for k in ("dataset", "defence", "model", "seed", "variant", "pairs", "params")])
+
+
+def main() -> None:
+    """Parse and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("run", "plans", "write"))
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--plan", default="table6-cora")
+    parser.add_argument("--limit", type=float, default=float("inf"))
+    parser.add_argument("--reference", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "fidelity-graphprivatizer.md")
+    given = parser.parse_args()
+    if given.action == "plans":
+        for name, cells in plans().items():
+            print(
+                f"{name:32s} {len(cells):6d} runs  about {len(cells) * COST[cells[0]['dataset']] / 3600:7.1f} CPU hours"
+            )
+    elif given.action == "run":
+        execute(given.store, given.plan.split(","), given.limit)
+    else:
+        from gp_report import write
+
+        write(read(given.store), given.reference, given.out)
+
+
+if __name__ == "__main__":
+    main()

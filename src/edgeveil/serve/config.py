@@ -45,6 +45,9 @@ class GuardSettings(BaseModel):
     shared_limit: int = Field(
         default=16, gt=0, description="Probes that answered the same nodes, over all tenants together."
     )
+    cross_limit: int = Field(
+        default=32, gt=0, description="Queries that change some rows and read nodes whose rows did not change, per key."
+    )
     subset_limit: int = Field(
         default=4, gt=0, description="Different induced subgraphs that contain one node, per key."
     )

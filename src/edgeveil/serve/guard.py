@@ -4,7 +4,8 @@ This is a heuristic (LinkTeller App. E1) without any guarantee: an attacker who 
 only is not seen. What protects edges is a release with a sound guarantee; docs/guard.md gives measured rates.
 
 A *probe* is a query whose changed rows lie close to rows seen before (stored or sent by anyone) and whose answer
-concerns other nodes as well. Repeating an identical query is no probe: its answer tells nothing new.
+concerns other nodes as well. A *cross-reading* changes rows by any amount and reads nodes whose own rows are as they
+were, which is what any finite difference needs. Repeating an identical query is neither: it tells nothing new.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = ["ACTIONS", "Decision", "Guard"]
 Int = NDArray[np.int64]
 Action = Literal["pass", "log", "slow", "review", "refuse"]
 ACTIONS: tuple[Action, ...] = ("pass", "log", "slow", "review", "refuse")
+_REMEMBERED = 100_000
 _SHARES = (("log", 0.5), ("slow", 0.75), ("review", 1.0))
 
 
@@ -49,7 +51,7 @@ class Guard:
     """Detectors over one release's traffic. `watch` judges a query before it is answered and counts it if it may pass.
 
     Scores by (subject, detector): ``single`` and ``grouped`` per key, ``scan`` per tenant over all sessions,
-    ``subsets`` per key, ``shared`` over all keys together.
+    ``cross`` and ``subsets`` per key, ``shared`` over all keys together.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Guard:
         self._answered: Int = np.zeros(num_nodes, np.int64)
         self._by_key: dict[str, Int] = {}
         self._subsets: dict[str, dict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
+        self._queries: dict[bytes, None] = {}
         self._lock = threading.Lock()
 
     @staticmethod
@@ -109,13 +112,23 @@ class Guard:
     # -- detectors ------------------------------------------------------------------------------------------------
 
     def _watch_change(self, key: str, tenant: str, change: Change, asked: Int) -> Decision:
+        name = _name(change, asked)
+        if name in self._queries:
+            return PASS
         verdicts, marks = self._rows.judge(change.nodes, change.rows, change.stored)
-        near = np.array([verdict == "near" for verdict in verdicts])
-        moved = change.nodes[near]
-        crosses = len(moved) > 0 and bool((~np.isin(asked, moved)).any() or len(moved) > 1)
-        decision = self._judge_probe(key, tenant, moved, asked) if crosses else PASS
+        moved = change.nodes[[verdict == "near" for verdict in verdicts]]
+        new = change.nodes[[verdict != "known" for verdict in verdicts]]
+        decision = PASS
+        if len(moved) and (len(moved) > 1 or not np.isin(asked, moved).all()):
+            decision = self._judge_probe(key, tenant, moved, asked)
+        elif not np.isin(asked, new).all():
+            found = [(key, "cross", self.scores[key, "cross"] + 1, self.settings.cross_limit)]
+            decision = self._weigh(key, found, asked)
         if decision.action != "refuse":
             self._rows.remember(change.nodes, marks)
+            self._queries[name] = None
+            while len(self._queries) > _REMEMBERED:
+                del self._queries[next(iter(self._queries))]
         return decision
 
     def _judge_probe(self, key: str, tenant: str, moved: Int, asked: Int) -> Decision:
@@ -126,17 +139,22 @@ class Guard:
         if single:
             new = set(moved.tolist()) - self._scanned[tenant]
             found.append((tenant, "scan", self.scores[tenant, "scan"] + len(new), settings.scan_limit))
-        shared = int(np.median(self._answered[asked])) + 1
+        decision = self._weigh(key, found, asked)
+        if single and decision.action != "refuse":
+            self._scanned[tenant] |= set(moved.tolist())
+        return decision
+
+    def _weigh(self, key: str, found: list[tuple[str, str, int, int]], asked: Int) -> Decision:
+        """The worst of the scores found and of what all keys have asked about these nodes; counted unless refused."""
         partners = self._partners(key, asked)
         if partners:
-            found.append(("*", "shared", shared, settings.shared_limit))
+            shared = int(np.median(self._answered[asked])) + 1
+            found = [*found, ("*", "shared", shared, self.settings.shared_limit)]
         decisions = [self._decide(detector, score, limit, partners) for _, detector, score, limit in found]
         worst = max(decisions, key=lambda d: (ACTIONS.index(d.action), d.score / max(d.limit, 1)))
         if worst.action != "refuse":
             for subject, detector, score, _ in found:
                 self.scores[subject, detector] = max(score, self.scores[subject, detector])
-            if single:
-                self._scanned[tenant] |= set(moved.tolist())
             self._count_answers(key, asked)
         return worst
 
@@ -172,6 +190,15 @@ class Guard:
         action = ACTIONS[min(ACTIONS.index(action), self._ceiling)]
         delay = self.settings.slow_seconds * min(1.0, share) if ACTIONS.index(action) in (2, 3) else 0.0
         return Decision(action, detector, score, limit, delay, partners if detector == "shared" else ())
+
+
+def _name(change: Change, asked: Int) -> bytes:
+    """Identity of a question: what changes to what, and whom the answer is about."""
+    order = np.argsort(change.nodes)
+    state = hashlib.sha256(np.sort(asked).tobytes())
+    state.update(change.nodes[order].tobytes())
+    state.update(np.ascontiguousarray(change.rows[order]).tobytes())
+    return state.digest()
 
 
 def _worse(a: Decision, b: Decision) -> Decision:

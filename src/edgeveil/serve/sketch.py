@@ -16,7 +16,7 @@ __all__ = ["DIMENSIONS", "RowMemory", "Verdict"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Verdict = Literal["repeat", "near", "fresh"]
+Verdict = Literal["near", "known", "fresh"]
 DIMENSIONS = 24
 _PARALLEL = 1e-9
 _RATIO = 8.0
@@ -40,28 +40,31 @@ class RowMemory:
         return out
 
     def judge(self, nodes: Int, rows: Float, stored: Float) -> tuple[list[Verdict], list[tuple[int, Float]]]:
-        """Compare each row with the stored one and with earlier versions; also returns the marks for `remember`."""
+        """Compare each row with the stored one and with earlier versions; also returns the marks for `remember`.
+
+        ``near``: close to a different version, or a scaled copy of one. ``known``: sent before exactly like this.
+        """
         sketches, base = self.project(rows), self.project(stored)
         marks = [(hash(row.tobytes()), sketch.copy()) for row, sketch in zip(rows, sketches, strict=True)]
         verdicts: list[Verdict] = []
         for i, node in enumerate(nodes.tolist()):
-            earlier = self._seen.get(node, [])
-            if any(name == marks[i][0] for name, _ in earlier):
-                verdicts.append("repeat")
+            seen = self._seen.get(node, [])
+            others = [sketch for name, sketch in seen if name != marks[i][0]]
+            if self._is_near(sketches[i], np.stack([base[i], *others])):
+                verdicts.append("near")
             else:
-                verdicts.append(self._judge(sketches[i], np.stack([base[i], *(sketch for _, sketch in earlier)])))
+                verdicts.append("known" if len(others) < len(seen) else "fresh")
         return verdicts, marks
 
-    def _judge(self, row: Float, known: Float) -> Verdict:
-        gap = np.linalg.norm(known - row, axis=1)
-        size = np.linalg.norm(known, axis=1)
+    def _is_near(self, row: Float, versions: Float) -> bool:
+        gap = np.linalg.norm(versions - row, axis=1)
+        size = np.linalg.norm(versions, axis=1)
         own = float(np.linalg.norm(row))
         if (gap <= self._near * np.maximum(size, own)).any():
-            return "near"
+            return True
         ratio = np.divide(own, size, out=np.full_like(size, np.inf), where=size > 0)
-        cosine = np.divide(np.abs(known @ row), size * own, out=np.zeros_like(size), where=(size > 0) & (own > 0))
-        scaled = (cosine >= 1 - _PARALLEL) & (ratio < _RATIO) & (ratio > 1 / _RATIO)
-        return "near" if scaled.any() else "fresh"
+        cosine = np.divide(np.abs(versions @ row), size * own, out=np.zeros_like(size), where=(size > 0) & (own > 0))
+        return bool(((cosine >= 1 - _PARALLEL) & (ratio < _RATIO) & (ratio > 1 / _RATIO)).any())
 
     def remember(self, nodes: Int, marks: list[tuple[int, Float]]) -> None:
         """Keep the newest versions; the oldest nodes are forgotten first when there are too many."""

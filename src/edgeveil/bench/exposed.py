@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from edgeveil.errors import StorageError
 from edgeveil.graph.graph import Graph
 
@@ -26,16 +28,16 @@ def write_exposed(path: Path, graph: Graph, results: Sequence[Mapping[str, Any]]
     text = io.StringIO()
     table = csv.DictWriter(text, COLUMNS, restval="")
     table.writeheader()
-    name = (lambda v: v) if graph.node_ids is None else (lambda v: graph.node_ids[v])  # type: ignore[index]
+    ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
     for result in results:
         if not result["rows"]:
             continue
         row, leak = result["rows"][0], result["leak"]
         base = {key: row[key] for key in ("defence", "epsilon", "seed")} | {"attack": leak["strongest"]}
         for edge in leak["found"]:
-            table.writerow({"kind": "edge", **base, **edge, "u": name(edge["u"]), "v": name(edge["v"])})
+            table.writerow({"kind": "edge", **base, **edge, "u": ids[edge["u"]], "v": ids[edge["v"]]})
         for node, share in leak["exposure"].get("shares", {}).items():
-            table.writerow({"kind": "node", **base, "u": name(int(node)), "exposure": share})
+            table.writerow({"kind": "node", **base, "u": ids[int(node)], "exposure": share})
     _write_private(path, text.getvalue())
 
 

@@ -105,10 +105,12 @@ def audit(
         raise UsageError("give one of --release, --url and --callable")
     other = None if inference is None else load_graph(inference, data_root=data_root)
     started = time.perf_counter()
+    failures: list[str] = []
+    verified: list[dict[str, Any]] = []
     if existing:
         from edgeveil.cli.existing import audit_existing
 
-        results, failures, verified = audit_existing(plan, other or train, release, url, key, callable_), [], []
+        results = audit_existing(plan, other or train, release, url, key, callable_)
     else:
         results, failures = run_plan(plan, train, other, executor, workers, out)
         verified = _verify(plan)

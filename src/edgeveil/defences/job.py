@@ -81,7 +81,7 @@ class Job:
         return self.train
 
     @cached_property
-    def _scaler(self) -> Any:
+    def _scaler(self) -> Scaling:
         rows = self.train_mask if self.setting == "inductive-evolving" else None
         return Scaling.fit(self.scaling, self.graph.x, rows=rows)
 

@@ -22,7 +22,7 @@ class Plot:
     svg: str
     caption: str
     columns: tuple[str, ...]
-    table: list[tuple[str, ...]]
+    table: Sequence[tuple[str, ...]]
 
 
 def percent(value: float | None, digits: int = 0) -> str:

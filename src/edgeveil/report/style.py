@@ -59,7 +59,7 @@ def canvas(name: str, width: float = 6.4, height: float = 3.9, rows: int = 1) ->
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra("the HTML report", "report") from error
-    style = {
+    style: Any = {
         "svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif", "font.size": 10.5,
         "text.color": INK, "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.facecolor": "none",
         "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelcolor": INK, "ytick.labelcolor": INK,

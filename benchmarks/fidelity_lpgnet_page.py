@@ -28,7 +28,7 @@ class Figures:
         self._values: dict[tuple[Any, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for row in rows:
             key = _key(row["dataset"], row["model"], float(row["epsilon"]), row.get("variant"), row.get("readout"))
-            for name in ("f1", "lpa", "linkteller"):
+            for name in ("f1", "lpa", "lpa_published", "linkteller"):
                 if name in row:
                     self._values[key][name].append(float(row[name]))
 
@@ -119,12 +119,13 @@ def leakage_table(found: Figures, printed: Printed, dataset: str, epsilons: list
                 continue
             teller = found.get(dataset, model, epsilon, "linkteller")
             row = [model, "∞" if math.isinf(epsilon) else f"{epsilon:g}"]
-            row.append(show(lpa, printed.cell("18", model, epsilon, "LPA", name)))
+            as_printed = found.get(dataset, model, epsilon, "lpa_published")
+            row += [show(lpa), show(as_printed, printed.cell("18", model, epsilon, "LPA", name))]
             row.append(show(teller, printed.cell("18", model, epsilon, "LinkTeller", name)))
             mlp, gcn = found.get(dataset, "MLP", math.inf), found.get(dataset, "GCN", math.inf, "linkteller")
             row.append(spot(found, dataset, model, epsilon, max(np.mean(lpa), np.mean(teller)), mlp, gcn))
             body.append(row)
-    return markdown(["model", "ε", "LPA", "LinkTeller", "where it stands"], body)
+    return markdown(["model", "ε", "LPA", "LPA, published procedure", "LinkTeller", "where it stands"], body)
 
 
 def spot(

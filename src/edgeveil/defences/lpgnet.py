@@ -51,9 +51,10 @@ class LPGNet(Defence):
     """`layers` extra MLPs, each fed by one noisy degree-vector query of equal cost.
 
     epsilon: for one undirected edge; inf asks without noise (LPGNet Table 2). noise: discrete (exact, the default of
-    the correct variant) or continuous (the paper; seeded runs only). clip: counts below 0 become 0. readout: "mlp" as
-    in the paper, or "bayes" (`edgeveil.defences.bayes_readout`). variant: "published" repeats noise as the authors'
-    code did, to reproduce its numbers; it has no guarantee.
+    the correct variant) or continuous (the paper; seeded runs only). readout: "mlp" as in the paper, or "bayes"
+    (`edgeveil.defences.bayes_readout`). clip: counts below 0 become 0 for the MLPs; the Bayesian read-out knows the
+    noise and takes them as they are. variant: "published" repeats noise as the authors' code did, to reproduce its
+    numbers; it has no guarantee.
     """
 
     epsilon: float | None = None
@@ -190,8 +191,5 @@ class LPGNet(Defence):
         )
 
     def _storage_note(self, budget: Budget) -> tuple[str, ...]:
-        return (
-            ("the stored degree vectors are exact: guard the release as you guard the graph",)
-            if budget.unlimited
-            else ()
-        )
+        note = "the stored degree vectors are exact: guard the release as you guard the graph"
+        return (note,) if budget.unlimited else ()

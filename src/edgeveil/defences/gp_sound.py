@@ -9,7 +9,7 @@ node can come out of every node, and the likelihood ratio is at most e^(e1 + e2)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from edgeveil.defences.base import DEFENCES
 from edgeveil.defences.buckets import choose_plan
 from edgeveil.defences.local import Lists, LocalMechanism
+from edgeveil.defences.local_audit import rewired
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
@@ -26,7 +27,7 @@ from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
-from edgeveil.privacy.noise import Noise
+from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.seeds import Seed
 
 __all__ = ["BucketResponse", "response_matrix", "two_level_response"]
@@ -136,3 +137,27 @@ class BucketResponse(LocalMechanism):
             notes=("Buckets are formed from features alone",),
             reference=self.reference,
         )
+
+    # -- hooks of `edgeveil.privacy.verify` ---------------------------------------------------------------------
+
+    def audit_variant(self) -> BucketResponse:
+        """Public features and at most four buckets: the tiny graphs have eight nodes."""
+        few = None if self.buckets is None else min(self.buckets, 4)
+        return replace(self, epsilon_x=math.inf, epsilon_y=math.inf, buckets=few)
+
+    def audit_neighbours(self) -> list[tuple[str, Graph, Graph]]:
+        """One edge against none, list lengths kept: both its entries become other nodes."""
+        return rewired()
+
+    def audit_outcomes(self, graph: Graph, runs: int, rng: Seed) -> list[tuple[int, ...]]:
+        """The noisy entries of nodes 0 and 1, the two that the undirected edge 0-1 would fill."""
+        entry = float(self.per_entry)
+        plan = choose_plan(FeatureMatrix.wrap(graph.x), entry, self.buckets, self.share)
+        first = self.per_entry * exact(plan.share)
+        values = np.concatenate([np.repeat(graph.neighbours(node), runs) for node in (0, 1)])
+        drawn = two_level_response(values, plan.bucket, first, self.per_entry - first, noise_for(rng))
+        return list(map(tuple, drawn.reshape(2, runs).T.tolist()))
+
+    def canary_scores(self, graph: Graph, pairs: Int, rng: Seed) -> NDArray[np.float64]:
+        """Abstains: planting an edge lengthens two lists, and lengths are public here by definition."""
+        return np.zeros(pairs.shape[1])

@@ -8,7 +8,7 @@ counter-example; `edgeveil verify gp-t` shows it. The method is kept faithfully 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from edgeveil.defences.base import DEFENCES
 from edgeveil.defences.local import Lists as Sent
 from edgeveil.defences.local import LocalMechanism
+from edgeveil.defences.local_audit import canary_scores, one_entry_apart, options_of, repeated
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.defences.replacement import (
     Candidates,
@@ -34,7 +35,7 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
-from edgeveil.privacy.noise import Noise
+from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.seeds import Seed
 
 __all__ = ["GraphPrivatizer"]
@@ -142,9 +143,44 @@ class GraphPrivatizer(LocalMechanism):
             also=also, notes=notes, reference=self.reference,
         )  # fmt: skip
 
-    def certain_entries(self, graph: Graph, seed: Seed = None) -> int:
-        """How many of the graph's 2E list entries have no candidate and are released with certainty."""
+    def certain_entries(self, graph: Graph, seed: Seed = None) -> dict[str, int]:
+        """List entries of this graph that are released with certainty, and why: no noise touches them."""
         sent = self.perturb(graph, seed)
         assert sent.features is not None
-        counts: NDArray[np.int64] = self.candidates(graph, sent.features, Lists(graph.adjacency)).count
-        return int((counts == 0).sum())
+        lists = Lists(graph.adjacency)
+        certain = self.candidates(graph, sent.features, lists).count == 0
+        lonely = certain & (lists.degree[lists.column] == 1)
+        return {
+            "entries": len(lists),
+            "certain": int(certain.sum()),
+            "neighbours_of_degree_one": int(lonely.sum()),
+            "no_similar_candidate": int((certain & ~lonely).sum()),
+        }
+
+    # -- hooks of `edgeveil.privacy.verify` ---------------------------------------------------------------------
+
+    def audit_variant(self) -> GraphPrivatizer:
+        """The same lists with public features, so that candidates on a tiny graph are known."""
+        return replace(self, epsilon_x=math.inf, epsilon_y=math.inf)
+
+    def audit_neighbours(self) -> list[tuple[str, Graph, Graph]]:
+        """Two graphs in which node 0's list differs in its one entry."""
+        return one_entry_apart()
+
+    def _audit(self, graph: Graph) -> tuple[Candidates, Lists]:
+        lists = Lists(graph.adjacency)
+        return self.candidates(graph, FeatureMatrix.wrap(graph.x), lists), lists
+
+    def audit_outcomes(self, graph: Graph, runs: int, rng: Seed) -> list[tuple[int, ...]]:
+        """Noisy lists of node 0."""
+        many, column = repeated(*self._audit(graph), 0, runs)
+        drawn = draw(many, column, exact(check_epsilon(self.epsilon)), noise_for(rng)).reshape(runs, -1)
+        return [tuple(sorted(set(row))) for row in drawn.tolist()]
+
+    def reachable(self, graph: Graph, outcome: tuple[int, ...]) -> bool:
+        """Whether node 0 can send this list."""
+        return outcome in options_of(*self._audit(graph), 0)
+
+    def canary_scores(self, graph: Graph, pairs: NDArray[np.int64], rng: Seed) -> NDArray[np.float64]:
+        """Which planted pairs the noisy lists show."""
+        return canary_scores(self, graph, pairs, rng)

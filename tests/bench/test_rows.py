@@ -19,7 +19,7 @@ CONTRACT = (
 
 
 def test_columns_are_the_contract_in_order() -> None:
-    assert FIELDS == tuple(CONTRACT.split(", "))
+    assert tuple(CONTRACT.split(", ")) == FIELDS
     assert sorted((*LABELS, *FIGURES)) == sorted(FIELDS)
 
 

@@ -22,7 +22,7 @@ def record(number: int, rows: int = 3) -> Record:
     return Record(
         id=f"id{number}", key=f"key{number}", code="c", plan="p", config={"dataset": "cora", "seed": number},
         rows=tuple({**row, "belief": str(b), "auc": number + b / 10} for b in range(rows)), figures={"micro_f1": 0.5},
-        provenance={"seconds": 1.5},
+        provenance={"cpu_seconds": 1.5},
     )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def test_rows_and_figures_come_back(tmp_path: Path) -> None:
         assert [(r["seed"], r["auc"], r["queries"]) for r in rows[:3]] == [(1, 1.0, 5), (1, 1.1, 5), (1, 1.2, 5)]
         assert rows[0]["params"] == {"a": 1} and rows[0]["recall"] is None
         back = store.record("id2")
-        assert back.figures == {"micro_f1": 0.5} and back.provenance == {"seconds": 1.5} and len(back.rows) == 3
+        assert back.figures == {"micro_f1": 0.5} and back.provenance == {"cpu_seconds": 1.5} and len(back.rows) == 3
         assert store.seconds()[0][1] == 1.5
 
 

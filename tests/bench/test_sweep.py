@@ -95,6 +95,13 @@ def test_failures_are_noted_and_can_be_run_alone(tmp_path: Path) -> None:
         assert rest.done == 3 and rest.skipped == 9 and not rest.failures and not store.failed()
 
 
+CELLS = (
+    ("none", None, "gcn"),
+    ("mlp", None, "mlp"),
+    ("edgerand", 4.0, "gcn"),
+    ("lapgraph", 4.0, "sage"),
+    ("lpgnet-1", 4.0, "mlp"),
+)
 RUNS = [
     RunConfig(
         dataset="toy", defence=defence, epsilon=epsilon, model=model, seed=seed, train_params={"epochs": 8},
@@ -104,7 +111,7 @@ RUNS = [
         ),
     )
     for seed in (0, 1)
-    for defence, epsilon, model in (("none", None, "gcn"), ("mlp", None, "mlp"), ("edgerand", 4.0, "gcn"), ("lapgraph", 4.0, "sage"), ("lpgnet-1", 4.0, "mlp"))
+    for defence, epsilon, model in CELLS
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_valid
 
 from edgeveil.registry import canonical
 
-__all__ = ["BELIEFS", "AttackConfig", "RunConfig", "canonical_json", "content_id"]
+__all__ = ["BELIEFS", "AttackConfig", "Degree", "RunConfig", "canonical_json", "content_id"]
 
 Degree = Literal["low", "unconstrained", "high"]
 Protocol = Literal["subset", "balanced", "sampled"]
@@ -28,22 +28,29 @@ class Frozen(BaseModel):
 class AttackConfig(Frozen):
     """One attack and whom it attacks."""
 
-    name: str = Field("linkteller", description="Registered attack.")
+    name: str = Field(default="linkteller", description="Registered attack.")
     params: dict[str, Any] = Field(
         default_factory=dict, description="The attack's own parameters, e.g. variant, mode, queries."
     )
     protocol: Protocol = Field(
-        "subset",
+        default="subset",
         description="subset: all pairs among some nodes (LinkTeller); balanced: all edges and as many non-edges "
         "(He et al.); sampled: some edges and non-edges (LPGNet, GraphPrivatizer).",
     )
-    degrees: tuple[Degree, ...] = Field(("unconstrained",), description="Degree classes; protocol subset only.")
-    beliefs: tuple[str, ...] = Field(BELIEFS, description="Density beliefs, as multiples of the density k.")
-    nodes: int = Field(500, ge=2, description="Attacked nodes (subset), or edges and non-edges each (sampled).")
+    degrees: tuple[Degree, ...] = Field(default=("unconstrained",), description="Degree classes; protocol subset only.")
+    beliefs: tuple[str, ...] = Field(default=BELIEFS, description="Density beliefs, as multiples of the density k.")
+    nodes: int = Field(default=500, ge=2, description="Attacked nodes (subset), or edges and non-edges each (sampled).")
     sample_seeds: tuple[int, ...] | None = Field(
-        None, description="Seeds of the attacked nodes or pairs; default: one that follows from the run's seed."
+        default=None, description="Seeds of the attacked nodes or pairs; default: one that follows from the run's seed."
     )
-    pair_variant: Literal["correct", "published"] = Field("correct", description="How protocol sampled draws pairs.")
+    pair_variant: Literal["correct", "published", "first-rows"] = Field(
+        default="correct",
+        description="How protocol sampled draws pairs: uniformly; as LPGNet's code (node first); or with non-edges "
+        "of the first few nodes only, as GraphPrivatizer's code.",
+    )
+    bypass_kprop: bool = Field(
+        default=False, description="Attack the model without KProp in front, as GraphPrivatizer's code did."
+    )
 
     _names = field_validator("name")(canonical)
 
@@ -52,28 +59,34 @@ class RunConfig(Frozen):
     """One release and every attack on it: the unit of work, of resuming and of retrying."""
 
     dataset: str = Field(description="The graph that is answered for and attacked: a name or a path to a graph.npz.")
-    train_on: str | None = Field(None, description="Another graph to train on (twitch-es for the Twitch graphs).")
-    split: str | None = Field(None, description="Split of the training graph; default: the dataset's own.")
-    split_seed: int = Field(0, ge=0, description="Seed of a drawn split.")
-    setting: str | None = Field(
-        None, description="transductive, inductive-different, inductive-evolving; default: inferred."
+    train_on: str | None = Field(
+        default=None, description="Another graph to train on (twitch-es for the Twitch graphs)."
     )
-    defence: str = Field("none", description="Registered defence.")
+    split: str | None = Field(default=None, description="Split of the training graph; default: the dataset's own.")
+    split_seed: int = Field(default=0, ge=0, description="Seed of a drawn split.")
+    setting: str | None = Field(
+        default=None, description="transductive, inductive-different, inductive-evolving; default: inferred."
+    )
+    defence: str = Field(default="none", description="Registered defence.")
     defence_params: dict[str, Any] = Field(default_factory=dict, description="The defence's own parameters.")
-    epsilon: float | None = Field(None, gt=0, description="Privacy budget; leave out where the defence takes none.")
-    model: str = Field("gcn", description="gcn, gat, gatv2, sage, graphconv, transformer or mlp.")
+    epsilon: float | None = Field(
+        default=None, gt=0, description="Privacy budget; leave out where the defence takes none."
+    )
+    model: str = Field(default="gcn", description="gcn, gat, gatv2, sage, graphconv, transformer or mlp.")
     model_params: dict[str, Any] = Field(
         default_factory=dict, description="Fields of the model that replace the preset's."
     )
     train_params: dict[str, Any] = Field(
         default_factory=dict, description="Fields of training that replace the preset's."
     )
-    preset: str = Field("default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")
-    seed: int = Field(0, ge=0, description="Seed of noise, weights and dropout.")
-    utility: str | None = Field(
-        None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1."
+    preset: str = Field(
+        default="default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer."
     )
-    attacks: tuple[AttackConfig, ...] = Field((), description="Attacks on the release.")
+    seed: int = Field(default=0, ge=0, description="Seed of noise, weights and dropout.")
+    utility: str | None = Field(
+        default=None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1."
+    )
+    attacks: tuple[AttackConfig, ...] = Field(default=(), description="Attacks on the release.")
 
     _names = field_validator("dataset", "train_on", "defence", "model", "preset")(
         lambda value: value if value is None or "/" in value or value.endswith(".npz") else canonical(value)

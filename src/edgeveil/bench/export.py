@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from edgeveil.bench.rows import FIELDS, FIGURES
 from edgeveil.errors import MissingExtra, StorageError, UsageError
 
-__all__ = ["ENDINGS", "export"]
+__all__ = ["ENDINGS", "export", "write_table"]
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
 Rows = Iterable[Mapping[str, Any]]
@@ -24,17 +24,33 @@ def export(rows: Rows, path: Path) -> int:
     if writer is None:
         raise UsageError(f"cannot tell the format of {path.name!r}; end it with one of {', '.join(ENDINGS)}")
     table = list(rows)
+    _atomically(path, lambda part: writer(table, part))
+    return len(table)
+
+
+def write_table(rows: list[dict[str, Any]], path: Path) -> None:
+    """Plain dictionaries with equal keys as CSV, in one atomic step."""
+
+    def write(part: Path) -> None:
+        with part.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]) if rows else [])
+            writer.writeheader()
+            writer.writerows(rows)
+
+    _atomically(path, write)
+
+
+def _atomically(path: Path, write: Callable[[Path], None]) -> None:
     temporary = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writer(table, temporary)
+        write(temporary)
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; free some space or choose another file"
         ) from error
-    return len(table)
 
 
 def _jsonl(rows: list[Mapping[str, Any]], path: Path) -> None:

@@ -50,17 +50,27 @@ class Grid(Frozen):
     """All combinations of these lists. A single value may stand for a list of one."""
 
     dataset: Names = Field(description="Graphs to answer for and attack: names or paths to graph.npz files.")
-    train_on: str | None = Field(None, description="Another graph to train on (twitch-es for the Twitch graphs).")
-    split: str | None = Field(None, description="Split of the training graph; default: the dataset's own.")
-    split_seed: int | str = Field(0, description='Seed of a drawn split, or "run" to draw one per seed.')
-    setting: str | None = Field(
-        None, description="transductive, inductive-different, inductive-evolving; default: inferred."
+    train_on: str | None = Field(
+        default=None, description="Another graph to train on (twitch-es for the Twitch graphs)."
     )
-    defence: Names = Field(("none",), description="Defences. One without an epsilon is run once, not once per epsilon.")
-    variant: Names = Field(("correct",), description="correct, published or both; used by defences that have variants.")
-    epsilon: Epsilons = Field((1.0, 2.0, 4.0, 8.0), description="Privacy budgets; inf means no edge noise.")
-    model: Names = Field(("gcn",), description="Models. Defences that bring their own ignore all but the first.")
-    preset: str = Field("default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")
+    split: str | None = Field(default=None, description="Split of the training graph; default: the dataset's own.")
+    split_seed: int | str = Field(default=0, description='Seed of a drawn split, or "run" to draw one per seed.')
+    setting: str | None = Field(
+        default=None, description="transductive, inductive-different, inductive-evolving; default: inferred."
+    )
+    defence: Names = Field(
+        default=("none",), description="Defences. One without an epsilon is run once, not once per epsilon."
+    )
+    variant: Names = Field(
+        default=("correct",), description="correct, published or both; used by defences that have variants."
+    )
+    epsilon: Epsilons = Field(default=(1.0, 2.0, 4.0, 8.0), description="Privacy budgets; inf means no edge noise.")
+    model: Names = Field(
+        default=("gcn",), description="Models. Defences that bring their own ignore all but the first."
+    )
+    preset: str = Field(
+        default="default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer."
+    )
     params: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Parameters per defence: [grid.params.lpgnet] layers = 2."
     )
@@ -71,10 +81,12 @@ class Grid(Frozen):
         default_factory=dict, description="Fields of training that replace the preset's."
     )
     utility: str | None = Field(
-        None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1."
+        default=None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1."
     )
-    seeds: Seeds | None = Field(None, description="Seeds of this grid; default: the plan's.")
-    attack: tuple[AttackConfig, ...] = Field((), description="Attacks on every release: [[grid.attack]] tables.")
+    seeds: Seeds | None = Field(default=None, description="Seeds of this grid; default: the plan's.")
+    attack: tuple[AttackConfig, ...] = Field(
+        default=(), description="Attacks on every release: [[grid.attack]] tables."
+    )
 
     def runs(self, seeds: Sequence[int]) -> Iterator[RunConfig]:
         """Every combination, in the order written, seeds outermost so that early results cover the grid."""
@@ -100,8 +112,8 @@ class Grid(Frozen):
 class Plan(Frozen):
     """A named list of grids."""
 
-    name: str = Field("sweep", min_length=1, description="Stored with every row.")
-    seeds: Seeds = Field((0,), description="A number of seeds (0, 1, ...) or a list of them.")
+    name: str = Field(default="sweep", min_length=1, description="Stored with every row.")
+    seeds: Seeds = Field(default=(0,), description="A number of seeds (0, 1, ...) or a list of them.")
     grid: tuple[Grid, ...] = Field(min_length=1, description="One [[grid]] table per grid.")
 
     def runs(self) -> list[RunConfig]:

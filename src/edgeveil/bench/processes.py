@@ -158,7 +158,7 @@ def _alive(pid: int) -> bool:
 
 def _start(function: str, folder: str, names: Mapping[str, str]) -> _Worker:
     methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(["edgeveil.bench.warm"])
     ours, theirs = context.Pipe()

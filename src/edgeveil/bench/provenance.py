@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import socket
+import time
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -32,16 +33,18 @@ def machine() -> dict[str, Any]:
 
 
 class Meter:
-    """Peak memory and wall-clock start of one run."""
+    """Start, processor time and peak memory of one run."""
 
     def __init__(self) -> None:
+        self._cpu = time.process_time()
         self._started = datetime.now(UTC).isoformat(timespec="milliseconds")
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")  # Linux: restart the high-water mark
 
     def read(self) -> dict[str, Any]:
         """Figures up to now; peak memory of the whole process where the system has no resettable mark."""
-        return {**machine(), "started": self._started, "peak_mb": _peak_mb()}
+        cpu = round(time.process_time() - self._cpu, 4)
+        return {**machine(), "started": self._started, "cpu_seconds": cpu, "peak_mb": _peak_mb()}
 
 
 def _peak_mb() -> float | None:

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from edgeveil.bench.config import RunConfig
 from edgeveil.bench.rows import Row, plain, release_labels
-from edgeveil.bench.score import Attacked, attack_release, rows_of, shared_target
+from edgeveil.bench.score import Attacked, attack_release, rows_of
 from edgeveil.defences.api import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
@@ -63,7 +61,7 @@ def measure(config: RunConfig, graphs: Mapping[str, Graph]) -> Measured:
     }
     if config.preset != "default":
         labels["params"] = {**labels["params"], "preset": config.preset}
-    attacked = tuple(attack_release(shared_target(release), graph, config.attacks, config.seed))
+    attacked = tuple(attack_release(release, graph, config.attacks, config.seed))
     rows = [row for part in attacked for row in rows_of(part, labels)]
     return Measured(config, graph, release, figures, attacked, tuple(rows or [Row(**labels)]))
 
@@ -114,10 +112,14 @@ def _defend(config: RunConfig, training: Graph, inference: Graph | None) -> Rele
 
 def _utility(release: Release, graph: Graph) -> dict[str, float]:
     """Every scalar utility metric on the test nodes and, named ``val_...``, on the validation nodes."""
-    found = {k: float(v) for k, v in release.utility("test").items() if np.isscalar(v)}
+    found = _scalars(release.utility("test"))
     if graph.masks is not None and graph.masks.val.any() and graph is release.evaluation:
-        found |= {f"val_{k}": float(v) for k, v in release.utility("val").items() if np.isscalar(v)}
+        found |= {f"val_{k}": v for k, v in _scalars(release.utility("val")).items()}
     return found
+
+
+def _scalars(values: Mapping[str, Any]) -> dict[str, float]:
+    return {k: float(v) for k, v in values.items() if isinstance(v, (int, float)) and k not in ("nodes", "rare_class")}
 
 
 def _false_edges(release: Release, graph: Graph) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from edgeveil.attacks.api import attack as run_attack
 from edgeveil.attacks.base import AttackResult
 from edgeveil.bench.config import AttackConfig
 from edgeveil.bench.rows import Row
+from edgeveil.defences.local import without_kprop
 from edgeveil.errors import UnknownNameError
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.pairs import nth_missing, num_pairs, unrank
 from edgeveil.metrics.protocol import (
     BALANCED_BELIEFS,
     BELIEFS,
@@ -28,6 +31,7 @@ from edgeveil.metrics.protocol import (
 )
 from edgeveil.release.release import Release
 from edgeveil.release.target import LocalTarget, Target
+from edgeveil.seeds import stream
 
 __all__ = ["Attacked", "attack_release", "rows_of", "shared_target"]
 
@@ -72,7 +76,7 @@ def sample_seeds(config: AttackConfig, seed: int) -> tuple[int, ...]:
     return (SUBSET_SEEDS[seed] if seed < len(SUBSET_SEEDS) else seed,)
 
 
-def attack_release(target: Target, graph: Graph, configs: tuple[AttackConfig, ...], seed: int) -> Iterator[Attacked]:
+def attack_release(release: Release, graph: Graph, configs: tuple[AttackConfig, ...], seed: int) -> Iterator[Attacked]:
     """Every attack on every sample; attacks on the same sample follow each other, so that they share its influence."""
     samples: dict[tuple[Any, ...], list[AttackConfig]] = {}
     for config in configs:
@@ -81,10 +85,13 @@ def attack_release(target: Target, graph: Graph, configs: tuple[AttackConfig, ..
             for sample in sample_seeds(config, seed):
                 key = (config.protocol, degree, sample, config.nodes, config.pair_variant)
                 samples.setdefault(key, []).append(config)
+    target = cache(lambda bypass: shared_target(without_kprop(release) if bypass else release))
     for (protocol, degree, sample, size, variant), members in samples.items():
         nodes, pairs = _draw(graph, protocol, degree, sample, size, variant)
         for config in members:
-            result = run_attack(target, config.name, nodes, pairs=pairs, seed=sample, **config.params)
+            result = run_attack(
+                target(config.bypass_kprop), config.name, nodes, pairs=pairs, seed=sample, **config.params
+            )
             truth = subset_truth(graph, result.pairs)
             yield Attacked(config, result, truth, degree, sample, nodes)
 
@@ -96,7 +103,18 @@ def _draw(graph: Graph, protocol: str, degree: Any, sample: int, size: int, vari
     if protocol == "balanced":
         return None, balanced_pairs(graph, sample).pairs
     few = min(size, graph.num_edges)
+    if variant == "first-rows":
+        return None, first_rows_pairs(graph, few, sample)
     return None, sampled_pairs(graph, few, few, sample, variant).pairs
+
+
+def first_rows_pairs(graph: Graph, count: int, seed: int) -> NDArray[np.int64]:
+    """Uniform edges, and non-edges from the first E in row order: GraphPrivatizer's code never reached further."""
+    rng = stream(seed, "pairs", "first rows")
+    edges = graph.edge_index[:, rng.choice(graph.num_edges, count, replace=False)]
+    first = min(graph.num_edges, num_pairs(graph.num_nodes) - graph.num_edges)
+    places = np.sort(rng.choice(first, min(count, first), replace=False))
+    return np.concatenate([edges, np.stack(unrank(nth_missing(places, graph.edge_ranks), graph.num_nodes))], axis=1)
 
 
 def _factors(config: AttackConfig) -> Mapping[str, float]:
@@ -113,6 +131,8 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
     params = {**labels["params"], "attack": dict(result.params), "sample_seed": attacked.sample_seed}
     if config.protocol == "sampled":
         params["pairs"] = config.pair_variant
+    if config.bypass_kprop:
+        params["bypass_kprop"] = True
     common = {
         **labels,
         "params": params,

@@ -109,21 +109,14 @@ class Store:
                 return False
             db.execute(
                 "INSERT OR REPLACE INTO runs VALUES(?,?,?,?,?,'done',NULL,?)",
-                (
-                    record.id,
-                    record.key,
-                    record.code,
-                    record.plan,
-                    json.dumps(record.config),
-                    json.dumps(record.provenance),
-                ),
+                (*_head(record), json.dumps(record.provenance)),
             )
             db.executemany("INSERT INTO rows VALUES(?,?,?)", [
                 (record.id, n, json.dumps({k: row.get(k) for k in LABELS})) for n, row in enumerate(record.rows)
             ])  # fmt: skip
             db.executemany("INSERT INTO figures VALUES(?,?,?,?)", [
                 *((record.id, -1, k, v) for k, v in record.figures.items()),
-                *((record.id, n, k, row[k]) for n, row in enumerate(record.rows) for k in FIGURES if row.get(k) is not None),
+                *((record.id, n, k, row[k]) for n, row in enumerate(record.rows) for k in FIGURES if _there(row, k)),
             ])  # fmt: skip
         with self._errors("write"):
             append_record(log_path(self.path), record)
@@ -135,8 +128,8 @@ class Store:
             db.execute(
                 "INSERT INTO runs VALUES(?,?,?,?,?,'failed',?,?) ON CONFLICT(id) DO UPDATE SET "
                 "error=excluded.error, provenance=excluded.provenance WHERE status='failed'",
-                (record.id, record.key, record.code, record.plan, json.dumps(record.config), error, json.dumps(record.provenance)),
-            )  # fmt: skip
+                (*_head(record), error, json.dumps(record.provenance)),
+            )
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -149,6 +142,10 @@ class Store:
         column = "key" if any_code else "id"
         return {run for (run,) in self._select(f"SELECT {column} FROM runs WHERE status='done'")}
 
+    def latest(self) -> dict[str, str]:
+        """The newest finished run of every key."""
+        return dict(self._select("SELECT key, id FROM runs WHERE status='done' ORDER BY rowid"))
+
     def failed(self) -> dict[str, str]:
         """Error of every failed run."""
         return dict(self._select("SELECT id, error FROM runs WHERE status='failed' ORDER BY rowid"))
@@ -159,7 +156,7 @@ class Store:
         if not found:
             raise StorageError(f"{self.path} holds no finished run {run!r}")
         key, code, plan, config, provenance = found[0]
-        figures = {m: v for m, v in self._select("SELECT metric, value FROM figures WHERE run=? AND number=-1", run)}
+        figures = dict(self._select("SELECT metric, value FROM figures WHERE run=? AND number=-1", run))
         return Record(
             id=run, key=key, code=code, plan=plan, config=json.loads(config), rows=tuple(self.rows(run)),
             figures=figures, provenance=json.loads(provenance),
@@ -178,9 +175,9 @@ class Store:
                 yield {**dict.fromkeys(FIELDS), **json.loads(labels), **figures.get(number, {})}
 
     def seconds(self) -> list[tuple[Mapping[str, Any], float]]:
-        """Settings and duration of every finished run, for estimates."""
+        """Settings and processor seconds of every finished run, for estimates."""
         found = self._select("SELECT config, provenance FROM runs WHERE status='done'")
-        return [(json.loads(c), float(json.loads(p).get("seconds", 0.0))) for c, p in found]
+        return [(json.loads(c), float(json.loads(p).get("cpu_seconds", 0.0))) for c, p in found]
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
@@ -194,6 +191,14 @@ class Store:
 
 
 _WHOLE = ("queries", "n_nodes", "n_pairs", "n_edges")
+
+
+def _head(record: Record) -> tuple[str, str, str, str, str]:
+    return record.id, record.key, record.code, record.plan, json.dumps(record.config)
+
+
+def _there(row: Mapping[str, Any], metric: str) -> bool:
+    return row.get(metric) is not None
 
 
 def _explain(path: Path, verb: str, error: sqlite3.DatabaseError) -> str:

@@ -44,6 +44,7 @@ class Summary:
     work: float = 0.0
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=dict)  # id -> key without the code's version
 
 
 class Clock:
@@ -125,9 +126,10 @@ def carry_on(
     """The engine below `sweep`: any function of plain settings and shared graphs."""
     known = store.done(any_code=True) if any_code else store.done()
     failed = store.failed()
-    todo = [t for t in tasks if (_key(t, graphs) if any_code else t.id) not in known]
+    keys = {t.id: _key(t, graphs) for t in tasks}
+    todo = [t for t in tasks if (keys[t.id] if any_code else t.id) not in known]
     todo = [t for t in todo if t.id in failed] if only_failed else todo
-    summary = Summary(total=len(tasks), skipped=len(tasks) - len(todo), tasks=list(tasks))
+    summary = Summary(total=len(tasks), skipped=len(tasks) - len(todo), tasks=list(tasks), keys=keys)
     if progress is not None:
         progress.begin(len(tasks), summary.skipped)
     clock, started = Clock(executor.workers), time.perf_counter()

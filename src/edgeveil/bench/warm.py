@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import edgeveil.bench.processes
-import edgeveil.bench.run
 from edgeveil.attacks.base import ATTACKS
+from edgeveil.bench import processes, run
 from edgeveil.defences.base import DEFENCES
 
 ATTACKS.load()
 DEFENCES.load()
-__all__: list[str] = []
+__all__ = ["processes", "run"]

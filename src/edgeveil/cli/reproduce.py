@@ -1,0 +1,119 @@
+"""``edgeveil reproduce``: run a paper's table and set ours beside the printed figures."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgeveil.cli.common import DataRoot, Json, load_graph, say, words
+from edgeveil.cli.progress import RunProgress, duration
+from edgeveil.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgeveil.bench.papers.base import Mode
+    from edgeveil.bench.reproduce import TableResult
+
+EXAMPLE = """
+Example:
+
+  edgeveil reproduce --list
+
+  edgeveil reproduce linkteller:I --quick
+
+  edgeveil reproduce lpgnet:7 --full --cells table7.csv
+"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("reproduce", epilog=EXAMPLE)(reproduce)
+
+
+def reproduce(
+    table: Annotated[
+        str | None, typer.Argument(metavar="PAPER:TABLE", help="linkteller:I, lpgnet:7, graphprivatizer:6 ...")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few seeds and a part of the cells: minutes.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's number of runs.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="Tables, cells and estimated time on this machine.")] = False,
+    variant: Annotated[str, typer.Option(help="published, correct or both.")] = "both",
+    dataset: Annotated[str | None, typer.Option(help="Only the cells of these datasets (comma separated).")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds, instead of the mode's.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the store of runs; tables share it.")] = Path("runs"),
+    store: Annotated[Path | None, typer.Option(help="The store itself; default: OUT/reproduce.sqlite.")] = None,
+    executor: Annotated[str, typer.Option(help="serial, processes or ray.")] = "processes",
+    workers: Annotated[int | None, typer.Option(help="Parallel workers; default: one per core.")] = None,
+    address: Annotated[str | None, typer.Option(help="Ray cluster to join.")] = None,
+    data_root: DataRoot = None,
+    cells: Annotated[Path | None, typer.Option(help="Also write the comparison, cell by cell, as CSV.")] = None,
+    json_file: Json = None,
+    any_code: Annotated[bool, typer.Option(help="Accept finished runs of another version of the code.")] = False,
+) -> None:
+    """Run the cells of a printed table and say which of them agree."""
+    if quick and full:
+        raise UsageError("--quick and --full exclude each other; leave both out for the default")
+    if list_all:
+        _list(workers)
+        return
+    if table is None:
+        raise UsageError(
+            "which table? for example edgeveil reproduce linkteller:I --quick; see edgeveil reproduce --list"
+        )
+    variants = {"both": ("published", "correct"), "published": ("published",), "correct": ("correct",)}.get(variant)
+    if variants is None:
+        raise UsageError(f"unknown variant {variant!r}; use published, correct or both")
+    from edgeveil.bench.executors import make_executor
+    from edgeveil.bench.reproduce import reproduce as run_table
+    from edgeveil.bench.store import Store
+    from edgeveil.bench.tables import text
+
+    mode: Mode = "quick" if quick else "full" if full else "default"
+    wanted = {word.lower().replace("_", "-") for word in words(dataset)} if dataset else None
+    load = cache(lambda name: load_graph(name, data_root=data_root))
+    with Store(store or out / "reproduce.sqlite") as kept, RunProgress() as progress:
+        result = run_table(
+            table, kept, make_executor(executor, workers, address=address), load, mode=mode, variants=variants,
+            seeds=seeds, keep=None if wanted is None else lambda cell: cell.published.dataset in wanted,
+            any_code=any_code, progress=progress,
+        )  # fmt: skip
+    _write(result, cells, json_file)
+    print(text(result))
+    for run, (what, reason) in result.summary.failures.items():
+        say(f"failed {run} ({what}): {reason.strip().splitlines()[-1]}")
+
+
+def _write(result: TableResult, cells: Path | None, json_file: Path | None) -> None:
+    if cells is not None:
+        from edgeveil.bench.export import write_table
+        from edgeveil.bench.tables import cell_rows
+
+        write_table(cell_rows(result), cells)
+    if json_file is not None:
+        from edgeveil.bench.export import export
+
+        export(result.rows, json_file)
+
+
+def _list(workers: int | None) -> None:
+    from edgeveil.bench.costs import estimate, speed
+    from edgeveil.bench.papers import BOOKS
+    from edgeveil.bench.reproduce import needed
+    from edgeveil.models.threads import available
+
+    cores = workers or available()
+    modes: tuple[Mode, ...] = ("quick", "default", "full")
+    print(f"{'table':<24}{'figures':>8}" + "".join(f"{f'{mode}: runs':>16}{'time':>8}" for mode in modes))
+    for book in BOOKS.values():
+        for name in book.tables():
+            line = f"{f'{book.name}:{name}':<24}{len(list(book.cells(name, 'full'))):>8}"
+            for mode in modes:
+                part = [cell for cell in book.cells(name, mode) if not cell.why]
+                runs = needed(part, book.seeds(name, mode), ("published", "correct"))
+                time = duration(estimate(runs) * speed() / cores) if runs else "-"
+                line += f"{len(runs):>16}{time:>8}"
+            print(line, flush=True)
+        for figure, what in book.figures.items():
+            print(f"{f'{book.name}:{figure}':<24}{'drawn':>8}   {what}")
+    print(f"Times are for {cores} core(s) of this machine; runs that tables share are done once and counted in each.")

@@ -131,8 +131,6 @@ ATTACKS: Registry[Attack] = Registry("attack", "edgeveil.attacks", "edgeveil.att
 
 
 def _name(attack: Attack) -> str:
-    best = type(attack).__name__.lower()
-    for entry in ATTACKS:
-        if entry.cls is type(attack) and all(getattr(attack, k) == v for k, v in entry.preset.items()):
-            best = entry.name
-    return best
+    """The registered name that fits best: a preset that the attack matches, else its class's own."""
+    fits = [e for e in ATTACKS if e.cls is type(attack) and all(getattr(attack, k) == v for k, v in e.preset.items())]
+    return max(fits, key=lambda e: len(e.preset)).name if fits else type(attack).__name__.lower()

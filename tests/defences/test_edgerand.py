@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,3 +121,13 @@ def test_guarantee() -> None:
     seeded = mechanism.mechanism_guarantee(0)
     assert (seeded.status, seeded.epsilon, seeded.randomness) == ("sound", 4.0, SEEDED)
     assert sum(c.epsilon for c in seeded.charges) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_flickr_size_at_epsilon_3_is_perturbed_and_propagated_within_8_gb() -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "bench_mechanisms.py"
+    done = subprocess.run([sys.executable, str(script), "--flickr-child"], capture_output=True, text=True, check=True)
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures["edges"] > 1.8e8
+    assert figures["peak_bytes"] < 8e9

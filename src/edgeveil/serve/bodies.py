@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from edgeveil.serve.wire import ARROW, JSON, NPZ, PredictRequest, parse_json, re
 
 __all__ = ["ErrorBody", "PredictAnswer", "QuoteAnswer", "QuoteRequest", "SnapshotBody", "describe", "parse_snapshot"]
 
+Node = Annotated[int, Field(ge=0, lt=2**31)]
 _NAME = r"^[A-Za-z0-9._ -]{1,80}$"
 
 
@@ -87,7 +88,7 @@ class SnapshotBody(BaseModel):
 
     name: str = Field(pattern=_NAME)
     num_nodes: int = Field(gt=0, le=2**31)
-    edges: list[tuple[int, int]]
+    edges: list[tuple[Node, Node]]
     features: list[list[float]] | None = None
     epsilon: float | None = Field(None, gt=0, le=1e6)
     edge_set: str | None = Field(None, pattern=_NAME)
@@ -118,7 +119,7 @@ def parse_snapshot(content_type: str, body: bytes, unpacked: int) -> SnapshotReq
     features = arrays.pop("features", None)
     if edges is None or edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         raise Problem(422, "bad_input", "edges: expected an integer array [2, E]")
-    plain = {name: part.item() for name, part in arrays.items() if part.ndim == 0}
+    plain = {name: part.item() for name, part in arrays.items() if part.ndim == 0 and part.dtype.kind in "iufU"}
     given = parse_json(SnapshotBody, _as_json({**plain, "edges": []}))
     return _request(given, edges.astype(np.int64), features)
 

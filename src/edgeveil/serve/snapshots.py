@@ -146,9 +146,9 @@ class Snapshots:
 
     def create(self, request: SnapshotRequest, *, tenant: str, key_id: str, token: str) -> tuple[dict[str, Any], Spend]:
         """Charge, compute, save, enter; returns the snapshot and its charge."""
+        self._check_features(request)
         graph = request.graph()
         cost = renewal_epsilon(self._release, request.epsilon)
-        self._check_features(graph)
         spend = self._ledger.spend(
             tenant=tenant, key_id=key_id, what=f"snapshot {request.name}", epsilon=cost, token=token,
             edge_set=self.check_edge_set(request.edge_set), digest=request.digest(),
@@ -159,12 +159,17 @@ class Snapshots:
                 found = self._find(spend.id) or self._build(request, graph, spend)
         return found, spend
 
-    def _check_features(self, graph: Graph) -> None:
-        width = self.base.num_features
-        if graph.x is None and graph.num_nodes != self.base.num_nodes:
-            raise Problem(422, "bad_shape", f"send features of all {graph.num_nodes} nodes: the graph has other nodes")
-        if graph.x is not None and graph.x.shape[1] != width:
-            raise Problem(422, "bad_shape", f"features must have {width} columns, got {graph.x.shape[1]}")
+    def _check_features(self, request: SnapshotRequest) -> None:
+        """Before anything of the size of the graph is allocated."""
+        if request.features is None:
+            if request.num_nodes != self.base.num_nodes:
+                raise Problem(
+                    422, "bad_shape", f"the graph has {request.num_nodes} nodes: send features of all of them"
+                )
+            return
+        want = [request.num_nodes, self.base.num_features]
+        if list(request.features.shape) != want:
+            raise Problem(422, "bad_shape", f"features must have shape {want}, got {list(request.features.shape)}")
 
     def _find(self, charge_id: str) -> dict[str, Any] | None:
         with self._ledger.database.read() as connection:

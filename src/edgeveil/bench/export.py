@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +48,8 @@ def _atomically(path: Path, write: Callable[[Path], None]) -> None:
         write(temporary)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; free some space or choose another file"
         ) from error

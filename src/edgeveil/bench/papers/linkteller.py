@@ -35,7 +35,8 @@ def run_config(p: Published) -> RunConfig:
     """The run behind a figure; attacks depend on the release only, so that tables share runs."""
     transductive = p.dataset in ("cora", "citeseer", "pubmed")
     private = p.mechanism in ("edgerand", "lapgraph")
-    names = ("linkteller",) if private or p.layers == "3" else NAMES
+    deep = p.layers == "3" and p.model == "gcn"
+    names = ("linkteller",) if private or deep else NAMES
     make = balanced_attack if transductive else subset_attack
     mlp = p.model == "mlp"
     attacks = () if mlp else tuple(make(name, variant) for name in names for variant in VARIANTS)
@@ -47,7 +48,7 @@ def run_config(p: Published) -> RunConfig:
         defence="mlp" if mlp else p.mechanism or "none",
         epsilon=float(p.epsilon) if private else None,
         model=p.model or "gcn",
-        model_params={"layers": 3} if p.layers == "3" and p.model == "gcn" else {},
+        model_params={"layers": 3} if deep else {},
         preset="linkteller",
         attacks=attacks,
     )

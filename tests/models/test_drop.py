@@ -1,0 +1,59 @@
+"""Drop: forward correction and label propagation, against the formulas written out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from edgeveil.models.drop import Drop
+from edgeveil.models.structure import Structure
+from edgeveil.privacy.label_rr import label_transition
+from zoo import toy
+
+
+def make(steps: int, epsilon: float = 1.0) -> tuple[Drop, np.ndarray, object]:
+    graph = toy(30)
+    assert graph.masks is not None and graph.y is not None
+    drop = Drop(
+        graph.y, graph.masks.train, graph.masks.val, Structure(graph.adjacency), classes=3, epsilon=epsilon, steps=steps
+    )
+    return drop, np.random.default_rng(0).normal(size=(30, 3)), graph
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_the_loss_is_the_written_formula(steps: int) -> None:
+    drop, logits, graph = make(steps)
+    a = np.asarray(graph.adjacency.todense(), float)  # type: ignore[attr-defined]
+    root = np.divide(1, np.sqrt(a.sum(1)), out=np.zeros(30), where=a.sum(1) > 0)
+    p = np.linalg.matrix_power(root[:, None] * a * root, steps)
+
+    def softmax(z: np.ndarray) -> np.ndarray:
+        e = np.exp(z - z.max(1, keepdims=True))
+        return e / e.sum(1, keepdims=True)
+
+    def denoise(z: np.ndarray) -> np.ndarray:
+        return softmax(p @ z) if steps else z
+
+    masks, y = graph.masks, graph.y  # type: ignore[attr-defined]
+    sent = np.zeros((30, 3))
+    known = masks.train | masks.val
+    sent[known, y[known]] = 1
+    target = denoise(sent).argmax(1)
+    reported = softmax(logits) @ label_transition(1.0, 3)
+    train = np.flatnonzero(masks.train)
+    want = -np.log(denoise(reported)[train, target[train]]).mean()
+    assert math.isclose(float(drop.train_loss(torch.tensor(logits))), want, rel_tol=1e-6)
+    val = np.flatnonzero(masks.val)
+    loss, accuracy = drop.validate(torch.tensor(logits)) or (0, 0)
+    assert math.isclose(loss, -np.log(reported[val, y[val]]).mean(), rel_tol=1e-9)
+    assert math.isclose(accuracy, (reported[val].argmax(1) == y[val]).mean())
+
+
+def test_without_noise_and_steps_it_is_cross_entropy() -> None:
+    drop, logits, graph = make(0, math.inf)
+    train = torch.tensor(np.flatnonzero(graph.masks.train))  # type: ignore[attr-defined]
+    want = torch.nn.functional.cross_entropy(torch.tensor(logits)[train], torch.tensor(graph.y)[train])  # type: ignore[attr-defined]
+    assert torch.isclose(drop.train_loss(torch.tensor(logits)), want)

@@ -72,7 +72,7 @@ class _Exchange:
 
     async def run(self) -> None:
         started = time.perf_counter()
-        self._deadline = time.monotonic() + self._service.settings.body_timeout
+        self._deadline = asyncio.get_running_loop().time() + self._service.settings.body_timeout
         try:
             declared = self._headers.get(b"content-length", b"0")
             if not declared.isdigit() or int(declared) > self._limit:
@@ -94,7 +94,8 @@ class _Exchange:
         if self._left < 0:
             return await self._receive_raw()
         try:
-            message = await asyncio.wait_for(self._receive_raw(), max(0.0, self._deadline - time.monotonic()))
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive_raw()
         except TimeoutError:
             raise Problem(408, "body_timeout", "the body did not arrive in time") from None
         self._left -= len(message.get("body", b""))

@@ -15,6 +15,7 @@ from edgeveil.errors import StorageError
 
 __all__ = ["AuditLog", "Metrics"]
 
+_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -77,7 +78,7 @@ class AuditLog:
 
     def write(self, event: str, durable: bool = False, **facts: Any) -> None:
         """Add one line: the event, the time and its facts."""
-        line = json.dumps({"at": round(time.time(), 3), "event": event, **facts}, separators=(",", ":"), default=str)
+        line = _encode({"at": round(time.time(), 3), "event": event, **facts})
         with self._lock:
             os.write(self._file, line.encode() + b"\n")
             if durable:

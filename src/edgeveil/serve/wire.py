@@ -30,6 +30,7 @@ JSON = "application/json"
 NPZ = "application/x-npz"
 ARROW = "application/vnd.apache.arrow.stream"
 Row = list[float]
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class PredictRequest(BaseModel):
@@ -203,7 +204,7 @@ def encode_answer(accept: str, answer: Answer, nodes: NDArray[np.int64], facts: 
     if ARROW in accept:
         return _write_arrow(answer, nodes), ARROW
     body = {"kind": answer.kind, "nodes": nodes.tolist(), **{k: v.tolist() for k, v in arrays.items()}, **facts}
-    return json.dumps(body, separators=(",", ":")).encode(), JSON
+    return _encode(body).encode(), JSON
 
 
 def _write_arrow(answer: Answer, nodes: NDArray[np.int64]) -> bytes:

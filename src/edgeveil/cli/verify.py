@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,7 +34,9 @@ def verify(
     seed: Annotated[int, typer.Option(help="Seed of the audit.")] = 0,
     secure: Annotated[bool, typer.Option("--secure", help="Audit the operating-system noise; slower.")] = False,
     through: Annotated[str | None, typer.Option(help="Audit the answers of this model instead of the noise.")] = None,
-    graph: Annotated[str, typer.Option(help="Graph for --through.")] = "cora-twin",
+    graph: Annotated[
+        str, typer.Option(help="Graph for --through, and to count what gp-m and gp-t leave untouched.")
+    ] = "cora-twin",
     attack: Annotated[str, typer.Option(help="Attack for --through.")] = "linkteller",
     json_file: Json = None,
 ) -> None:
@@ -49,10 +51,13 @@ def verify(
         from edgeveil.defences.api import make_defence
         from edgeveil.privacy.verify import verify as run
 
+        mechanism = make_defence(defence, epsilon)
         result = run(
-            make_defence(defence, epsilon), confidence=confidence, runs=runs, canaries=canaries or 5_000,
-            guesses=guesses, seed=seed, secure=secure, progress=say,
+            mechanism, confidence=confidence, runs=runs, canaries=canaries or 5_000, guesses=guesses, seed=seed,
+            secure=secure, progress=say,
         )  # fmt: skip
+        if hasattr(mechanism, "certain_entries"):
+            _show_certain(mechanism, graph, seed)
     else:
         from edgeveil.bench.through import verify_through
         from edgeveil.cli.common import load_graph
@@ -75,6 +80,18 @@ def _show(defence: str, result: Verification) -> None:
     typer.echo(f"empirical lower bound: {_number(result.lower_bound)} (confidence {result.confidence:g})")
     typer.echo(f"meaning: {_meaning(result)}")
     typer.echo(f"verdict: {result.verdict}")
+
+
+def _show_certain(mechanism: Any, name: str, seed: int) -> None:
+    """How much of a given graph's lists no noise touches, before the verdict."""
+    from edgeveil.cli.common import load_graph
+
+    found = mechanism.certain_entries(load_graph(name), seed)
+    typer.echo(
+        f"released with certainty on {name}: {found['certain']:,} of {found['entries']:,} list entries "
+        f"({found['neighbours_of_degree_one']:,} name a neighbour of degree one, "
+        f"{found['no_similar_candidate']:,} one without a similar candidate)"
+    )
 
 
 def _number(bound: float) -> str:

@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ Runs = Iterator[tuple[Row, Callable[[], Any]]]  # what a row is about, and the w
 def graphs(dataset: str, seed: int) -> tuple[Graph, dict[str, Any]]:
     """The training graph and what `defend` needs besides."""
     if dataset in TWITCH:
-        return ev.load("twitch-es"), {"inference_graph": ev.load(dataset), "setting": "inductive-different"}
+        return training_graph(), {"inference_graph": ev.load(dataset), "setting": "inductive-different"}
     if dataset.startswith("flickr"):
         return ev.load(dataset, split="50:25:25", split_seed=seed), {"setting": "inductive-evolving"}
     if dataset == "facebook":
@@ -49,6 +50,12 @@ def graphs(dataset: str, seed: int) -> tuple[Graph, dict[str, Any]]:
     if dataset == "chameleon":
         return ev.load(dataset, split=seed % 10), {}
     return ev.load(dataset), {}
+
+
+@cache
+def training_graph() -> Graph:
+    """One object for all countries, so that the first MLP of a seed is trained once."""
+    return ev.load("twitch-es")
 
 
 def gcn_spec(graph: Graph) -> ModelSpec:
@@ -130,19 +137,19 @@ def dpgcn(graph: Graph, how: dict[str, Any], seed: int, epsilons: list[float]) -
 
 
 def tuned(graph: Graph, how: dict[str, Any], seed: int, epsilons: list[float]) -> Runs:
-    """LPGNet-1 with the paper's read-out, its last MLP chosen among seven settings on validation loss.
+    """LPGNet-1 with the paper's read-out, its last MLP chosen among seven settings by validation accuracy.
 
     Same vectors as the untuned run; the seventh setting is the first MLP itself, which ignores the counts.
     """
     for epsilon in epsilons:
         yield (
-            {"model": "LPGNet-1", "epsilon": epsilon, "variant": "correct", "readout": "mlp, tuned"},
+            {"model": "LPGNet-1", "epsilon": epsilon, "variant": "correct", "readout": "mlp, tuned on accuracy"},
             lambda e=epsilon: choose_last_mlp(graph, seed, ev.defend(graph, "lpgnet", layers=1, epsilon=e, seed=seed)),
         )
 
 
 def choose_last_mlp(graph: Graph, seed: int, release: ev.Release) -> Row:
-    """Micro-F1 of the candidate with the lowest validation loss."""
+    """Micro-F1 of the candidate with the best validation accuracy, ties by log-loss."""
     predictor: Any = release.predictor
     first = row_logits(predictor.models[0], release.matrix)
     x = FeatureMatrix.wrap(stack_features(None, first, predictor.vectors[0]))
@@ -152,7 +159,8 @@ def choose_last_mlp(graph: Graph, seed: int, release: ev.Release) -> Row:
         train = replace(preset("lpgnet", graph.name, "mlp").train, lr=lr)
         fit(model, x, no_edges(graph.num_nodes), graph.y, graph.train_mask, graph.val_mask, train, seed=seed)
         answers.append(row_logits(model, x))
-    best = min(answers, key=lambda a: log_loss(a[graph.val_mask], graph.y[graph.val_mask]))
+    val = graph.val_mask
+    best = min(answers, key=lambda a: (-(a.argmax(1) == graph.y)[val].mean(), log_loss(a[val], graph.y[val])))
     return {"f1": float((best.argmax(1) == graph.y)[graph.test_mask].mean())}
 
 

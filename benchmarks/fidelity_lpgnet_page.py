@@ -18,7 +18,11 @@ TABLES = {
     "twitch-engb": "14", "twitch-ru": "15", "twitch-fr": "16",
 }  # fmt: skip
 PRINTED_NAMES = {"cora": "Cora", "citeseer": "Citeseer", "pubmed": "PubMed", "facebook": "Facebook"}
-READOUTS = (("mlp", "paper's MLP"), ("mlp, tuned", "paper's MLP, 7 settings"), ("bayes", "Bayes, 7 weights"))
+READOUTS = (
+    ("mlp", "paper's MLP"),
+    ("mlp, tuned on accuracy", "paper's MLP, 7 settings"),
+    ("bayes", "Bayes, 7 weights"),
+)
 
 
 class Figures:
@@ -123,19 +127,24 @@ def leakage_table(found: Figures, printed: Printed, dataset: str, epsilons: list
             row += [show(lpa), show(as_printed, printed.cell("18", model, epsilon, "LPA", name))]
             row.append(show(teller, printed.cell("18", model, epsilon, "LinkTeller", name)))
             mlp, gcn = found.get(dataset, "MLP", math.inf), found.get(dataset, "GCN", math.inf, "linkteller")
-            row.append(spot(found, dataset, model, epsilon, max(np.mean(lpa), np.mean(teller)), mlp, gcn))
+            row.append(spot(found, dataset, model, epsilon, leak(lpa, teller), mlp, gcn))
             body.append(row)
     return markdown(["model", "ε", "LPA", "LPA, published procedure", "LinkTeller", "where it stands"], body)
 
 
+def leak(*areas: list[float]) -> float:
+    """The better attack, whichever way round its scores are read."""
+    return max(max(float(np.mean(a)), 1 - float(np.mean(a))) for a in areas)
+
+
 def spot(
-    found: Figures, dataset: str, model: str, epsilon: float, leak: float, mlp: list[float], gcn: list[float]
+    found: Figures, dataset: str, model: str, epsilon: float, leakage: float, mlp: list[float], gcn: list[float]
 ) -> str:
     """Sweet-spot classification by means; empty for the baselines themselves."""
     if model in ("MLP", "GCN") or not mlp or not gcn:
         return ""
     utility = float(np.mean(found.get(dataset, model, epsilon)))
-    return sweet_spot(utility, float(leak), mlp_utility=float(np.mean(mlp)), gcn_leakage=float(np.mean(gcn)))
+    return sweet_spot(utility, leakage, mlp_utility=float(np.mean(mlp)), gcn_leakage=float(np.mean(gcn)))
 
 
 def readout_table(found: Figures, datasets: list[str], epsilons: list[float]) -> str:

@@ -104,7 +104,7 @@ def run(
     delta = 0.001 (`auc_bypass`), or exact derivatives of logits (`auc_bypass_exact`). correct: uniform pairs, both
     directions, through the model that answers (`auc`), in query mode. GraphSAGE is attacked with LSA2, as in the paper.
     """
-    own = params if defence in ("lpgnn", "gp-sound") else params | {"variant": variant}
+    own = params | {"variant": variant} if defence in ("gp-t", "gp-m", "rr") else params
     figures: dict[str, Any] = {}
     lsa = model == "sage"
     if variant == "published":
@@ -128,4 +128,5 @@ def run(
             auc(release, sample, "lsa2-post") if lsa else auc(release, sample, "linkteller", mode="query")
         )  # fmt: skip
         figures["pairs"] = pairs
-    return figures | {"accuracy": 100 * accuracy, "entries": int(release.predictor.adjacency.nnz)}
+    adjacency = getattr(release.predictor, "adjacency", None)
+    return figures | {"accuracy": 100 * accuracy, "entries": 0 if adjacency is None else int(adjacency.nnz)}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from edgeveil.errors import StorageError
+from edgeveil.report.collect import heatmaps
 from edgeveil.report.data import AuditData, label, read_audit, summarise, write_audit
 from edgeveil.report.figures import baselines
 from edgeveil.report.page import render, write_report
@@ -142,6 +143,14 @@ def test_a_report_that_cannot_be_written_leaves_nothing_half(audit: AuditData, t
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot write"):
         write_report(audit, tmp_path / "file" / "report.html")
+
+
+def test_heatmaps_come_from_a_full_grid_of_rows() -> None:
+    grid = [row("gp-t", 1.0, 0.1 * a + 0.01 * d, 0.2, params={"alpha": a, "delta": d}) for a in (0, 1) for d in (0, 1)]
+    maps = heatmaps(grid)
+    assert [m["title"] for m in maps] == ["GP-t ε=1: utility (%)", "GP-t ε=1: attack AUC (%)"]
+    assert maps[0]["values"][1] == pytest.approx([10.0, 11.0])
+    assert not heatmaps(grid[:3]) and not heatmaps([row("none", None, 0.5, 0.5)])
 
 
 def test_labels() -> None:

@@ -69,6 +69,7 @@ def _store_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _from_rows(rows: list[dict[str, Any]], dataset: str | None, store: Path) -> AuditData:
+    from edgeveil.report.collect import heatmaps
     from edgeveil.report.data import AuditData
 
     names = list(dict.fromkeys(row["dataset"] for row in rows if row.get("attack")))
@@ -91,4 +92,4 @@ def _from_rows(rows: list[dict[str, Any]], dataset: str | None, store: Path) -> 
     }
     seeds = len({row.get("seed") for row in part})
     settings = {"nodes": nodes, "summary": f"{len(part):,} rows of {store.name}, {seeds} seed(s)"}
-    return AuditData(graph=graph, rows=part, settings=settings)
+    return AuditData(graph=graph, rows=part, settings=settings, heatmaps=heatmaps(part))

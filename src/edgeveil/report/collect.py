@@ -13,7 +13,7 @@ import edgeveil
 from edgeveil.graph.graph import Graph
 from edgeveil.report.data import AuditData, label, summarise
 
-__all__ = ["collect", "graph_facts", "versions"]
+__all__ = ["collect", "graph_facts", "heatmaps", "versions"]
 
 SHOWN = 4  # releases drawn in the figures of detail
 
@@ -73,6 +73,7 @@ def collect(
         verified=[dict(v) for v in verified],
         failures=list(failures),
     )
+    data.heatmaps = heatmaps(data.rows)
     first: dict[tuple[str, Any], Mapping[str, Any]] = {}
     for result in results:
         if result["rows"]:
@@ -111,3 +112,32 @@ def _add_curves(data: AuditData, key: tuple[str, Any], result: Mapping[str, Any]
     useful = {b["bin"]: b["utility"] for b in result["utility_by_degree"]}
     data.by_degree += [{**tag, **b, "utility": useful.get(b["bin"])} for b in leak["by_degree"]]
     data.budget_curves += [{**tag, **point} for point in result["budget"]]
+
+
+def heatmaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Utility and attack AUC over GraphPrivatizer's α×δ grid, where the rows hold a full one (strongest attack only)."""
+    out = []
+    grids: dict[tuple[str, Any], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        params = row.get("params") or {}
+        if row.get("belief") in ("k", None) and {"alpha", "delta"} <= params.keys():
+            grids.setdefault((row["defence"], row.get("epsilon")), []).append(row)
+    for (defence, epsilon), part in grids.items():
+        alphas = sorted({row["params"]["alpha"] for row in part})
+        deltas = sorted({row["params"]["delta"] for row in part})
+        if len(alphas) < 2 or len(deltas) < 2:
+            continue
+        for key, name in (("utility", "utility (%)"), ("auc", "attack AUC (%)")):
+            values = [[_mean_at(part, a, d, key) for d in deltas] for a in alphas]
+            if not any(v is None for line in values for v in line):
+                title = f"{label(defence, epsilon)}: {name}"
+                out.append({"title": title, "alpha": alphas, "delta": deltas, "values": values})
+    return out
+
+
+def _mean_at(rows: Sequence[Mapping[str, Any]], alpha: float, delta: float, key: str) -> float | None:
+    at = [r for r in rows if r["params"]["alpha"] == alpha and r["params"]["delta"] == delta and r[key] is not None]
+    by_attack: dict[str, list[float]] = {}
+    for row in at:
+        by_attack.setdefault(row["attack"], []).append(100 * float(row[key]))
+    return max((sum(v) / len(v) for v in by_attack.values()), default=None)

@@ -115,7 +115,7 @@ def _add_curves(data: AuditData, key: tuple[str, Any], result: Mapping[str, Any]
 
 
 def heatmaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Utility and attack AUC over GraphPrivatizer's α×δ grid, where the rows hold a full one (strongest attack only)."""
+    """Utility and attack AUC over GraphPrivatizer's α×δ grid, where rows hold a full one (strongest attack)."""
     out = []
     grids: dict[tuple[str, Any], list[Mapping[str, Any]]] = {}
     for row in rows:

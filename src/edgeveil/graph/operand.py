@@ -73,7 +73,8 @@ class FeatureOperand:
         out = self.values @ weight
         if self.shift is not None:
             row = (self.shift @ weight).unsqueeze(0)
-            out = out + (row if self.column is None else self.column * row)
+            # In place: a fresh array of this size costs several times the addition, in page faults.
+            out = out.add_(row) if self.column is None else out.addmm_(self.column, row)
         if self.correction is not None:
             out = out + self.correction @ weight
         if self.nodes is not None and self.replaced is not None:
@@ -115,7 +116,11 @@ class FeatureOperand:
         if self.shift is not None:
             one = torch.ones(self.shape[0], 1, dtype=self.dtype) if column is None else column
             column = matrix @ one
-        return FeatureOperand(self._propagated_values(matrix), column, self.shift, dtype=self.dtype)
+        values, shift = self._propagated_values(matrix), self.shift
+        if isinstance(values, Tensor) and shift is not None and column is not None:
+            values.addr_(column.squeeze(1), shift)
+            column = shift = None
+        return FeatureOperand(values, column, shift, dtype=self.dtype)
 
     def _propagated_values(self, matrix: SparseMatrix) -> SparseMatrix | Tensor:
         if not isinstance(self.values, SparseMatrix):

@@ -22,7 +22,7 @@ __all__ = ["SparseMatrix", "csr_product", "csr_tensor", "spmm"]
 _INT32_MAX = 2**31 - 1
 _HAS_MKL = bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
 _WIDE = 32
-_SHORT_ROWS = 20.0
+_SHORT_ROWS = 10.0
 
 
 def csr_tensor(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -36,14 +36,14 @@ class GCNLayer(Layer):
         if gathered is not None:
             out = matmul(gathered, self.weight)
             if self.bias is not None:
-                out = out + (self.bias if self.place == "after" else matrix.row_sums(out.dtype) * self.bias)
+                out.add_(self.bias if self.place == "after" else matrix.row_sums(out.dtype) * self.bias)
         else:
             out = matmul(x, self.weight)
             if self.bias is not None and self.place == "before":
-                out = out + self.bias
+                out.add_(self.bias)
             out = matrix @ out
             if self.bias is not None and self.place == "after":
-                out = out + self.bias
+                out.add_(self.bias)
         return out if self.skip is None else out + structure.targets(self.skip(x))
 
     def _gathered(self, x: Features, structure: Structure) -> Features | None:

@@ -63,10 +63,10 @@ def kept(shape: torch.Size, dropout: float) -> tuple[Tensor, float]:
 
 
 def activate(x: Tensor, activation: str, dropout: float) -> Tensor:
-    """Activation, then dropout (0 outside training); ReLU and dropout are one multiplication."""
+    """Activation, then dropout (0 outside training); ReLU and dropout are one multiplication. May reuse x."""
     if activation == "relu":
         if dropout == 0.0:
-            return torch.relu(x)
+            return torch.relu(x) if torch.is_grad_enabled() else torch.relu_(x)
         mask, share = kept(x.shape, dropout)
         return x * (mask & (x.detach() > 0)).to(x.dtype).mul_(1.0 / share)
     out = torch.selu(x) if activation == "selu" else functional.elu(x)

@@ -1,0 +1,163 @@
+"""GCN training and inference against the same model on PyTorch Geometric's edge_index path, one thread.
+
+    python benchmarks/bench_training.py [--quick]
+
+Training step: twitch-es (the synthetic twin where the real graph is absent), LinkTeller's model, all nodes labelled.
+Forward: flickr-twin, LinkTeller's model. Both sides have the same shapes, the same normalised edges and the same
+standardised features (dense there, sparse plus one row here). Times are the best processor seconds of alternating
+repetitions, so that a busy machine does not decide. --quick repeats less often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.nn import GCNConv
+
+from edgeveil.errors import DatasetUnavailable
+from edgeveil.graph.datasets import load
+from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.graph import Graph
+from edgeveil.graph.sparse import normalise
+from edgeveil.models import Model, ModelSpec, Structure, build, preset
+from edgeveil.models.adam import Adam
+
+RESULTS = Path(__file__).parent / "results"
+
+
+class Plain(torch.nn.Module):
+    """Two PyG graph convolutions on given edge weights."""
+
+    def __init__(self, sizes: tuple[int, int, int], dropout: float) -> None:
+        super().__init__()
+        self.first = GCNConv(sizes[0], sizes[1], normalize=False)
+        self.second = GCNConv(sizes[1], sizes[2], normalize=False)
+        self.dropout = dropout
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Logits."""
+        h = torch.relu(self.first(x, edges, weights))
+        h = torch.nn.functional.dropout(h, self.dropout, self.training)
+        return self.second(h, edges, weights)
+
+
+def plain_inputs(graph: Graph, x: FeatureMatrix, norm: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Dense features, edge_index and weights of the same propagation matrix."""
+    p = normalise(graph.adjacency, norm).tocoo()
+    edges = torch.tensor(np.stack([p.col, p.row]), dtype=torch.int64)
+    return torch.tensor(x.toarray(), dtype=torch.float32), edges, torch.tensor(p.data, dtype=torch.float32)
+
+
+def best_of(sides: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, float]:
+    """Best processor milliseconds of each side, taken in turns after one warm-up."""
+    found = {name: float("inf") for name in sides}
+    for turn in range(repetitions + 1):
+        for name, work in sides.items():
+            started = time.process_time()
+            work()
+            if turn:
+                found[name] = min(found[name], 1e3 * (time.process_time() - started))
+    return found
+
+
+def twitch() -> Graph:
+    """The real graph if there is one, else its twin."""
+    try:
+        return load("twitch-es")
+    except DatasetUnavailable:
+        return load("twitch-es-twin")
+
+
+def training_step(repetitions: int) -> dict[str, Any]:
+    """One optimiser step on twitch-es."""
+    graph, settings = twitch(), preset("linkteller", "twitch-es", "gcn")
+    x = Scaling.fit(settings.scaling, graph.x).apply(graph.x)
+    y = torch.tensor(graph.y)
+    spec = settings.model
+    model = build(spec, graph.num_features, 2, seed=0).train()
+    structure, operand = Structure(graph.adjacency).remembering(), x.torch()
+    adam = Adam([(model.parameters(), 5e-4)], 0.01)
+    plain = Plain((graph.num_features, spec.hidden, 2), spec.dropout).train()
+    inputs = plain_inputs(graph, x, spec.norm)
+    other = torch.optim.Adam(plain.parameters(), lr=0.01, weight_decay=5e-4)
+
+    def ours() -> None:
+        adam.clear()
+        torch.nn.functional.cross_entropy(model(operand, structure), y).backward()
+        adam.step()
+
+    def theirs() -> None:
+        other.zero_grad()
+        torch.nn.functional.cross_entropy(plain(*inputs), y).backward()
+        other.step()
+
+    found = best_of({"ours": ours, "pyg": theirs}, repetitions)
+    return {"graph": graph.name, **found, "ratio": found["pyg"] / found["ours"]}
+
+
+def agree(model: Model, plain: Plain, x: FeatureMatrix, structure: Structure, inputs: Any) -> float:
+    """Largest difference of logits after giving both sides the same weights: the comparison is of equals."""
+    with torch.no_grad():
+        for mine, other in zip(model.layers, (plain.first, plain.second), strict=True):
+            other.lin.weight.copy_(mine.weight.T)
+            other.bias.copy_(mine.bias)
+        return float((model(x.torch(), structure) - plain(*inputs)).abs().max())
+
+
+def forward(repetitions: int) -> dict[str, Any]:
+    """Inference on flickr-twin, with and without stored propagated features."""
+    graph, settings = load("flickr-twin"), preset("linkteller", "flickr", "gcn")
+    x = Scaling.fit(settings.scaling, graph.x).apply(graph.x)
+    spec: ModelSpec = settings.model
+    model = build(spec, graph.num_features, graph.num_classes, seed=0).eval()
+    fresh, stored = Structure(graph.adjacency), Structure(graph.adjacency).remembering()
+    plain = Plain((graph.num_features, spec.hidden, graph.num_classes), spec.dropout).eval()
+    inputs = plain_inputs(graph, x, spec.norm)
+    difference = agree(model, plain, x, fresh, inputs)
+    assert difference < 1e-3, difference
+    operand = x.torch()
+    with torch.no_grad():
+        found = best_of(
+            {
+                "stored": lambda: model(operand, stored),
+                "fresh": lambda: model(operand, fresh),
+                "pyg": lambda: plain(*inputs),
+            },
+            repetitions,
+        )
+    return {
+        "graph": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "difference": difference, **found,
+        "ratio_stored": found["pyg"] / found["stored"], "ratio_fresh": found["pyg"] / found["fresh"],
+    }  # fmt: skip
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print the ratios and keep them as JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args(argv).quick
+    torch.set_num_threads(1)
+    step = training_step(4 if quick else 12)
+    print(
+        f"GCN training step, {step['graph']}: {step['ours']:.1f} ms against {step['pyg']:.1f} ms = {step['ratio']:.1f}x"
+    )
+    passes = forward(2 if quick else 6)
+    print(
+        f"GCN forward, {passes['graph']} ({passes['edges']:,} edges): PX stored {passes['stored']:.0f} ms = "
+        f"{passes['ratio_stored']:.1f}x, not stored {passes['fresh']:.0f} ms = {passes['ratio_fresh']:.1f}x, "
+        f"PyG {passes['pyg']:.0f} ms"
+    )
+    RESULTS.mkdir(exist_ok=True)
+    rows = {"quick": quick, "training_step": step, "forward": passes, "torch": torch.__version__}
+    (RESULTS / "training.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

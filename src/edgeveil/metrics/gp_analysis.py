@@ -64,13 +64,11 @@ def grid_average(runs: Iterable[Run], figure: str, over: str = "positive") -> tu
     The paper averages in two ways under one description: Tables 8-12 over alpha > 0 and delta > 0 (``positive``),
     Tables 2, 3 and 7 over every cell but the base case (``all-but-base``).
     """
-    chosen = {
-        "positive": lambda a, d: a > 0 and d > 0,
-        "all-but-base": lambda a, d: (a, d) != (0.0, 0.0),
-    }.get(over)
-    if chosen is None:
+    if over not in ("positive", "all-but-base"):
         raise InputError(f"unknown average {over!r}; use 'positive' or 'all-but-base'")
-    means = [float(np.mean(list(v.values()))) for (a, d), v in _by_cell(runs, figure).items() if chosen(a, d)]
+    cells = _by_cell(runs, figure)
+    wanted = [c for c in cells if (min(c) > 0 if over == "positive" else c != (0.0, 0.0))]
+    means = [float(np.mean(list(cells[c].values()))) for c in wanted]
     return (float(np.mean(means)), float(np.std(means))) if means else (float("nan"), float("nan"))
 
 

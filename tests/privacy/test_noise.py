@@ -15,7 +15,7 @@ from edgeveil.privacy.noise import Noise, SecureNoise, SeededNoise, noise_for
 from edgeveil.privacy.probability import exp_minus, logistic, probability
 from laws import fits
 
-SIZE = 100_000
+SIZE = 60_000
 SOURCES = [pytest.param(None, id="secure"), pytest.param(7, id="seeded")]
 
 
@@ -96,6 +96,27 @@ def test_coins_that_80_bits_leave_open_are_decided_by_further_digits() -> None:
     second = p.floor(80) - (p.floor(16) << 64)
     rest = float(Fraction(p.floor(400), 2**320) - p.floor(80))
     fits(OpenCoin(p.floor(16), 1, second).bernoulli(p, SIZE).astype(int), {0: 1 - rest, 1: rest})
+
+
+def test_geometric_digits_that_16_bits_leave_open_are_decided_by_further_digits() -> None:
+    """Every digit is forced open: the mean is then known from the rest of each digit's expansion."""
+    failure = exp_minus(Fraction(1, 3))
+
+    class AllOpen(SecureNoise):
+        def _words(self, kind: Any, size: int) -> Any:
+            if kind is not np.uint16:
+                return super()._words(kind, size)
+            coins = [failure.power(1 << j).odds_share() for j in range(8)] + [failure.power(1 << 8)]
+            first = np.array([coin.floor(16) for coin in coins], np.uint16)
+            return np.repeat(first, size // 9) if size % 9 == 0 else np.full(size, first[8], np.uint16)
+
+    noise, runs = AllOpen(), 6000
+    draws = noise.geometric(failure, runs, 255)
+    for j in range(8):
+        coin = failure.power(1 << j).odds_share()
+        rest = float(Fraction(coin.floor(400), 2**384) - coin.floor(16))
+        inside = draws[draws < 255]
+        assert abs(((inside >> j) & 1).mean() - rest) < 5.5 * 0.5 / math.sqrt(len(inside)) + 0.01
 
 
 def test_certain_coins() -> None:

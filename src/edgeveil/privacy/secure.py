@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ __all__ = ["SecureNoise"]
 
 Int = NDArray[np.int64]
 _TAIL = 45.0  # e^-45 < 2^-64: beyond it a geometric draw needs another round
-_BLOCK = 1 << 20
+_BLOCK = 1 << 18
 
 
 class SecureNoise:
@@ -59,7 +60,13 @@ class SecureNoise:
         words, digit = self._words(np.uint16, size), p.floor(16)
         out: NDArray[np.bool_] = words < digit
         open_ = np.flatnonzero(words == digit)
-        used = 16
+        out[open_] = self._decide(p, 16, len(open_))
+        return out
+
+    def _decide(self, p: Probability, used: int, size: int) -> NDArray[np.bool_]:
+        """Coins whose first `used` bits all equal those of p."""
+        out = np.zeros(size, dtype=bool)
+        open_ = np.arange(size)
         while len(open_):
             digit = p.floor(used + 64) - (p.floor(used) << 64)
             words = self._words(np.uint64, len(open_))
@@ -81,14 +88,19 @@ class SecureNoise:
         return out
 
     def _geometric(self, failure: Probability, size: int, digits: int, limit: int) -> Int:
-        out = np.zeros(size, np.int64)
-        for j in range(digits):
-            out |= self.bernoulli(failure.power(1 << j).odds_share(), size).astype(np.int64) << j
-        beyond = failure.power(1 << digits)
-        open_ = np.flatnonzero(self.bernoulli(beyond, size))
+        """All binary digits at once; the last coin says whether the value reaches 2^digits."""
+        coins, thresholds = _digit_coins(failure, digits)
+        words = self._words(np.uint16, (digits + 1) * size).reshape(digits + 1, size)
+        shows = words < thresholds
+        for row, column in np.argwhere(words == thresholds):
+            shows[row, column] = self._decide(coins[row], 16, 1)[0]
+        packed = np.zeros((8, size), np.uint8)
+        packed[: (digits + 7) // 8] = np.packbits(shows[:digits], axis=0, bitorder="little")
+        out: Int = np.ascontiguousarray(packed.T).view("<i8").ravel()
+        open_ = np.flatnonzero(shows[digits])
         while len(open_) and (1 << digits) <= limit:
             out[open_] = np.minimum(out[open_], limit) + (1 << digits)
-            open_ = open_[self.bernoulli(beyond, len(open_))]
+            open_ = open_[self.bernoulli(coins[digits], len(open_))]
             open_ = open_[out[open_] < limit]
         out[open_] = limit
         return np.minimum(out, limit)
@@ -120,3 +132,10 @@ class SecureNoise:
             "continuous Laplace noise cannot be drawn privately in floating point; "
             "use discrete_laplace on a grid, or pass a seed if this is an experiment"
         )
+
+
+@lru_cache(maxsize=64)
+def _digit_coins(failure: Probability, digits: int) -> tuple[list[Probability], NDArray[np.uint16]]:
+    """The biases of the binary digits, then that of "2^digits or more", and their first 16 bits as a column."""
+    coins = [failure.power(1 << j).odds_share() for j in range(digits)] + [failure.power(1 << digits)]
+    return coins, np.array([[coin.floor(16)] for coin in coins], np.uint16)

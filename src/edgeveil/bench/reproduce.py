@@ -10,14 +10,14 @@ from edgeveil.bench.agreement import Comparison, compare, share
 from edgeveil.bench.config import RunConfig, canonical_json
 from edgeveil.bench.executors import Executor
 from edgeveil.bench.papers import BOOKS
-from edgeveil.bench.papers.base import Cell, Mode, Paper, evaluate, scale
+from edgeveil.bench.papers.base import Cell, Mode, Paper, Recipe, evaluate, scale
 from edgeveil.bench.published import find_table
 from edgeveil.bench.records import Record
 from edgeveil.bench.store import Store
 from edgeveil.bench.sweep import Loader, Progress, Summary, sweep
 from edgeveil.errors import UnknownNameError, UsageError
 
-__all__ = ["Judged", "TableResult", "find", "needed", "reproduce", "run_key"]
+__all__ = ["Judged", "TableResult", "find", "needed", "needed_recipes", "records_of", "reproduce", "run_key"]
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,6 @@ def find(name: str) -> tuple[Paper, str]:
         raise UnknownNameError("paper", paper, BOOKS)
     if not colon or not table:
         raise UsageError(f"which table of {book.name}? write {book.name}:{book.tables()[0]}; edgeveil reproduce --list")
-    wanted = table.strip().lower()
-    drawn = {figure.lower(): figure for figure in book.figures}
-    if wanted in drawn and wanted not in (t.lower() for t in book.tables()):
-        figure = drawn[wanted]
-        raise UsageError(f"{figure} has no printed numbers; it shows {book.figures[figure]}: reproduce those tables")
     return book, find_table(book.name, table)[0].table
 
 
@@ -70,11 +65,14 @@ def run_key(run: RunConfig) -> str:
 
 def needed(cells: Iterable[Cell], seeds: int, variants: tuple[str, ...]) -> list[RunConfig]:
     """Distinct runs behind some cells, seed by seed; drawn splits follow the seed."""
-    bases: dict[str, RunConfig] = {}
-    for cell in cells:
-        for variant, recipe in cell.recipes.items():
-            if variant in variants:
-                bases |= {run_key(term.run): term.run for term in recipe.terms}
+    return needed_recipes(
+        (recipe for cell in cells for variant, recipe in cell.recipes.items() if variant in variants), seeds
+    )
+
+
+def needed_recipes(recipes: Iterable[Recipe], seeds: int) -> list[RunConfig]:
+    """Distinct runs behind some recipes."""
+    bases = {run_key(term.run): term.run for recipe in recipes for term in recipe.terms}
     return [
         run.model_copy(update={"seed": seed, "split_seed": seed}) for seed in range(seeds) for run in bases.values()
     ]
@@ -99,14 +97,14 @@ def reproduce(
     count = seeds or paper.seeds(table, mode)
     runs = needed((c for c in cells if not c.why), count, variants)
     summary = sweep(runs, store, executor, load, plan=f"{name} {mode}", any_code=any_code, progress=progress)
-    found = _records(store, summary, any_code)
+    found = records_of(store, summary, any_code)
     failed = {run_key(run): reason for run, reason in _reasons(summary)}
     judged = tuple(_judge(cell, found, failed, variants) for cell in cells)
     rows = tuple(row for records in found.values() for record in records.values() for row in record.rows)
     return TableResult(paper, table, mode, count, judged, summary, rows)
 
 
-def _records(store: Store, summary: Summary, any_code: bool) -> dict[str, dict[int, Record]]:
+def records_of(store: Store, summary: Summary, any_code: bool) -> dict[str, dict[int, Record]]:
     """Finished records of the sweep's runs, by run and seed."""
     done = store.done()
     newest = store.latest() if any_code else {}

@@ -13,6 +13,7 @@ from edgeveil.defences.api import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import ALIASES, apply_split, draw
+from edgeveil.metrics.utility import by_degree, homophily
 from edgeveil.models.memo import Memo, remembering
 from edgeveil.models.presets import preset
 from edgeveil.release.release import Release
@@ -20,6 +21,7 @@ from edgeveil.release.release import Release
 __all__ = ["FUNCTION", "Measured", "measure", "run", "split_of", "utility_metric"]
 
 FUNCTION = "edgeveil.bench.run:run"
+DEGREE_EDGES = (1, 6, 11, 21, 51, float("inf"))
 _MEMO = Memo()  # one per process: trainings that several runs have in common
 
 
@@ -51,10 +53,12 @@ def measure(config: RunConfig, graphs: Mapping[str, Graph]) -> Measured:
     training, inference = _graphs(config, graphs)
     release = _defend(config, training, inference)
     graph = training if inference is None else inference
-    figures = _utility(release, graph) | _false_edges(release, graph)
+    figures = _utility(release, graph) | _false_edges(release, graph) | _details(release, graph)
     metric = utility_metric(config)
     if metric not in figures:
-        raise InputError(f"utility metric {metric!r} does not exist for {graph.name}; it has {', '.join(figures)}")
+        raise InputError(
+            f"utility metric {metric!r} does not exist for {graph.name}; it has {', '.join(_utility(release, graph))}"
+        )
     labels = release_labels(release, split=training.split, seed=config.seed) | {
         "utility_metric": metric,
         "utility": figures[metric],
@@ -115,6 +119,24 @@ def _utility(release: Release, graph: Graph) -> dict[str, float]:
     found = _scalars(release.utility("test"))
     if graph.masks is not None and graph.masks.val.any() and graph is release.evaluation:
         found |= {f"val_{k}": v for k, v in _scalars(release.utility("val")).items()}
+    return found
+
+
+def _details(release: Release, graph: Graph) -> dict[str, float]:
+    """Utility by node degree (LinkTeller Fig. 4) and homophily per class, true and predicted (LPGNet Fig. 3)."""
+    if graph.multilabel or graph.y is None:
+        return {}
+    logits = release.predict()
+    test = None if graph.masks is None else graph.masks.test
+    found: dict[str, float] = {}
+    for part in by_degree(logits, graph.y, graph.degrees, DEGREE_EDGES, test):
+        name = f"{part['low']:.0f}-" + ("" if part["high"] == float("inf") else f"{part['high'] - 1:.0f}")
+        found |= {f"{metric} degree {name}": part[metric] for metric in ("micro_f1", "rare_f1") if metric in part}
+    known = graph.y if (graph.y >= 0).all() else None
+    for label, classes in (("homophily", logits.argmax(axis=1)), ("homophily_true", known)):
+        if classes is not None:
+            shares = homophily(graph.adjacency, classes, graph.num_classes)
+            found |= {f"{label}_{number}": float(value) for number, value in enumerate(shares)}
     return found
 
 

@@ -13,6 +13,7 @@ from edgeveil.cli.progress import RunProgress, duration
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
+    from edgeveil.bench.drawn import Drawing
     from edgeveil.bench.papers.base import Mode
     from edgeveil.bench.reproduce import TableResult
 
@@ -64,15 +65,24 @@ def reproduce(
     variants = {"both": ("published", "correct"), "published": ("published",), "correct": ("correct",)}.get(variant)
     if variants is None:
         raise UsageError(f"unknown variant {variant!r}; use published, correct or both")
+    from edgeveil.bench.drawn import draw_figure, find_figure
     from edgeveil.bench.executors import make_executor
     from edgeveil.bench.reproduce import reproduce as run_table
     from edgeveil.bench.store import Store
     from edgeveil.bench.tables import text
 
     mode: Mode = "quick" if quick else "full" if full else "default"
+    figure = find_figure(table)
     wanted = {word.lower().replace("_", "-") for word in words(dataset)} if dataset else None
     load = cache(lambda name: load_graph(name, data_root=data_root))
     with Store(store or out / "reproduce.sqlite") as kept, RunProgress() as progress:
+        if figure is not None:
+            drawing = draw_figure(
+                *figure, kept, make_executor(executor, workers, address=address), load, mode=mode, seeds=seeds,
+                any_code=any_code, progress=progress,
+            )  # fmt: skip
+            _draw(drawing, out)
+            return
         result = run_table(
             table, kept, make_executor(executor, workers, address=address), load, mode=mode, variants=variants,
             seeds=seeds, keep=None if wanted is None else lambda cell: cell.published.dataset in wanted,
@@ -82,6 +92,16 @@ def reproduce(
     print(text(result))
     for run, (what, reason) in result.summary.failures.items():
         say(f"failed {run} ({what}): {reason.strip().splitlines()[-1]}")
+
+
+def _draw(drawing: Drawing, out: Path) -> None:
+    from edgeveil.bench.drawn import series_text
+    from edgeveil.report.series import write_drawing
+
+    print(series_text(drawing))
+    path = out / f"{drawing.name.replace(':', '-')}.svg"
+    write_drawing(drawing, path)
+    print(f"drawn in {path}")
 
 
 def _write(result: TableResult, cells: Path | None, json_file: Path | None) -> None:
@@ -99,6 +119,7 @@ def _write(result: TableResult, cells: Path | None, json_file: Path | None) -> N
 def _list(workers: int | None) -> None:
     from edgeveil.bench.costs import estimate, speed
     from edgeveil.bench.papers import BOOKS
+    from edgeveil.bench.papers.figures import FIGURES
     from edgeveil.bench.reproduce import needed
     from edgeveil.models.threads import available
 
@@ -114,6 +135,6 @@ def _list(workers: int | None) -> None:
                 time = duration(estimate(runs) * speed() / cores) if runs else "-"
                 line += f"{len(runs):>16}{time:>8}"
             print(line, flush=True)
-        for figure, what in book.figures.items():
+        for figure, (what, _) in FIGURES[book.name].items():
             print(f"{f'{book.name}:{figure}':<24}{'drawn':>8}   {what}")
     print(f"Times are for {cores} core(s) of this machine; runs that tables share are done once and counted in each.")

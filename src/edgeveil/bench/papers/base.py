@@ -91,7 +91,6 @@ class Paper:
     cell: Callable[[Published], Cell]
     seeds: Callable[[str, Mode], int]
     quick: Callable[[Published], bool]
-    figures: Mapping[str, str] = field(default_factory=dict)  # figures drawn from tables, without printed numbers
 
     def tables(self) -> tuple[str, ...]:
         """Every table with printed figures."""

@@ -92,5 +92,4 @@ BOOK = Paper(
     cell=cell,
     seeds=seeds,
     quick=quick,
-    figures={"Fig3": "utility (XII) and attack F1 (XIII-XXVI) against epsilon", "Fig4": "utility by node degree"},
 )

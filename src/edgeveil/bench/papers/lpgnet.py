@@ -102,12 +102,4 @@ BOOK = Paper(
     cell=cell,
     seeds=seeds,
     quick=quick,
-    figures={
-        "Fig2": "homophily of clusters",
-        "Fig3": "homophily per cluster",
-        "Fig5": "utility against epsilon (7-10, 12-17)",
-        "Fig6": "utility against attack AUC (6, 11)",
-        "Fig7": "attack AUC against epsilon (18-24)",
-        "Fig8": "Chameleon and the bipartite graph",
-    },
 )

@@ -1,0 +1,111 @@
+"""Write docs/fidelity.md from a store of finished runs: python scripts/fidelity.py STORE [TABLE[=MODE] ...]
+
+Nothing is run. Every named table (default: all with at least one finished cell in quick mode) is judged with what the
+store holds; the cells go to docs/fidelity/<table>.csv, the summary between the markers of the page.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from edgeveil.bench.export import write_table
+from edgeveil.bench.papers import BOOKS
+from edgeveil.bench.papers.base import Mode
+from edgeveil.bench.reproduce import Judged, TableResult, reproduce
+from edgeveil.bench.store import Store
+from edgeveil.bench.tables import cell_rows, markdown
+from edgeveil.bench.tasks import Outcome, Task
+from edgeveil.graph.datasets import load
+from edgeveil.graph.graph import Graph
+
+PAGE = Path(__file__).parents[1] / "docs" / "fidelity.md"
+FLAGS = {"quick": " --quick", "default": "", "full": " --full"}
+
+
+class Nothing:
+    """An executor that runs nothing."""
+
+    workers = 1
+
+    def run(self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph]) -> Iterator[Outcome]:
+        """No outcome at all."""
+        return iter(())
+
+
+def judged(result: TableResult) -> list[Judged]:
+    """Cells with at least one comparison."""
+    return [cell for cell in result.cells if cell.comparisons]
+
+
+def line(result: TableResult) -> str:
+    """One line of the summary."""
+    name = f"{result.paper.name}:{result.table}"
+    runs = {c.runs for j in judged(result) for c in j.comparisons.values()}
+    total = len(list(result.paper.cells(result.table, "full")))
+    shares = []
+    for variant in ("published", "correct"):
+        agree, count = result.agreement(variant)
+        shares.append(f"{agree} of {count} ({agree / count:.0%})" if count else "")
+    samples = f"{min(runs)}–{max(runs)}" if len(runs) > 1 else str(*runs)
+    command = f"`edgeveil reproduce '{name}'{FLAGS[result.mode]}`"
+    return f"| {name} | {total} | {len(judged(result))} | {samples} | {shares[0]} | {shares[1]} | {command} |"
+
+
+def summary(results: list[TableResult]) -> str:
+    """The table of tables, and one figure per paper."""
+    head = "| table | printed | measured here | samples each | agree, as published | agree, correct variant | command |"
+    lines = [head, "| --- | ---: | ---: | ---: | --- | --- | --- |", *map(line, results), ""]
+    for name, book in BOOKS.items():
+        parts = [r.agreement() for r in results if r.paper.name == name]
+        agree, count = sum(a for a, _ in parts), sum(c for _, c in parts)
+        if count:
+            lines.append(f"- **{book.title}**: {agree} of {count} counted figures agree ({agree / count:.0%}).")
+    return "\n".join(lines)
+
+
+def disagreeing(results: list[TableResult]) -> str:
+    """Every counted figure outside the tolerance, as published."""
+    out = []
+    for result in results:
+        cells = tuple(
+            j for j in result.cells
+            if (c := j.comparisons.get("published")) is not None and c.agrees is False and not j.cell.aside
+        )  # fmt: skip
+        if cells:
+            part = TableResult(result.paper, result.table, result.mode, result.seeds, cells, result.summary)
+            out += [f"**{result.paper.name}:{result.table}**", "", markdown(part), ""]
+    return "\n".join(out) or "None."
+
+
+def main(store: Path, wanted: list[str]) -> None:
+    """Judge, write the cells, fill in the page."""
+    modes: dict[str, Mode] = {}
+    for word in wanted or [f"{book.name}:{table}" for book in BOOKS.values() for table in book.tables()]:
+        name, _, mode = word.partition("=")
+        modes[name] = mode or "quick"  # type: ignore[assignment]
+    results = []
+    with Store(store, create=False) as kept:
+        for name, mode in modes.items():
+            result = reproduce(name, kept, Nothing(), cache(load), mode=mode, any_code=True)
+            if judged(result):
+                results.append(result)
+                write_table(
+                    cell_rows(result),
+                    PAGE.parent / "fidelity" / f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.csv",
+                )
+    text = PAGE.read_text(encoding="utf-8")
+    for marker, new in (("summary", summary(results)), ("outside", disagreeing(results))):
+        block = f"<!-- {marker} -->\n{new}\n<!-- end {marker} -->"
+        text = re.sub(f"<!-- {marker} -->.*?<!-- end {marker} -->", lambda _, b=block: b, text, flags=re.DOTALL)
+    PAGE.write_text(text, encoding="utf-8")
+    print(summary(results))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,87 @@
+"""``edgeveil sweep`` and ``edgeveil reproduce`` from the outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgeveil.graph.graph import Graph
+from edgeveil.graph.npz import write_npz
+
+PLAN = """
+name = "small"
+seeds = 2
+
+[[grid]]
+dataset = "{path}"
+defence = ["none", "lapgraph"]
+epsilon = [2, 8]
+train_params = {{ epochs = 5 }}
+
+[[grid.attack]]
+nodes = 50
+beliefs = ["k"]
+"""
+
+
+def edgeveil(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "edgeveil", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=cwd,
+        check=False,
+    )
+
+
+@pytest.fixture
+def plan(tmp_path: Path, toy: Graph) -> Path:
+    write_npz(toy, tmp_path / "toy.npz")
+    (tmp_path / "plan.toml").write_text(PLAN.format(path=tmp_path / "toy.npz"))
+    return tmp_path / "plan.toml"
+
+
+def test_a_sweep_runs_resumes_and_exports(plan: Path, tmp_path: Path) -> None:
+    first = edgeveil("sweep", str(plan), "--out", "o", "--export", "o/r.csv", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "6 runs: 6 done now, 0 before, 0 failed" in first.stdout and "6/6 runs" in first.stderr
+    rows = [json.loads(line) for line in (tmp_path / "o" / "rows.jsonl").read_text().splitlines()]
+    assert len(rows) == 6 and {r["defence"] for r in rows} == {"none", "lapgraph"}
+    assert len((tmp_path / "o" / "r.csv").read_text().splitlines()) == 7
+    again = edgeveil("sweep", str(plan), "--out", "o", "--executor", "serial", "--json", "x.jsonl", cwd=tmp_path)
+    assert (
+        "0 done now, 6 before" in again.stdout
+        and (tmp_path / "x.jsonl").read_text() == (tmp_path / "o/rows.jsonl").read_text()
+    )
+
+
+def test_a_failing_grid_lists_its_failures_and_the_way_back(plan: Path, tmp_path: Path) -> None:
+    plan.write_text(plan.read_text() + '\n[[grid]]\ndataset = "no-such-graph"\ndefence = "none"\n')
+    out = edgeveil("sweep", str(plan), "--out", "o", "--executor", "serial", cwd=tmp_path)
+    assert out.returncode == 1 and "6 done now" in out.stdout and "2 failed" in out.stdout
+    assert "unknown dataset 'no-such-graph'" in out.stderr and "--only-failed" in out.stderr
+
+
+def test_dry_run_and_mistakes(plan: Path, tmp_path: Path) -> None:
+    dry = edgeveil("sweep", str(plan), "--dry-run", cwd=tmp_path)
+    assert dry.returncode == 0 and dry.stdout.strip().endswith("6 runs")
+    plan.write_text(plan.read_text().replace("epsilon", "epsilom"))
+    bad = edgeveil("sweep", str(plan), cwd=tmp_path)
+    assert bad.returncode == 2 and "Did you mean 'epsilon'" in bad.stderr and "Traceback" not in bad.stderr
+    assert edgeveil("sweep", cwd=tmp_path).returncode == 2
+
+
+def test_reproduce_lists_tables_and_refuses_unknown_ones(tmp_path: Path) -> None:
+    listed = edgeveil("reproduce", "--list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert (
+        "linkteller:XXVI" in listed.stdout and "lpgnet:Fig8" in listed.stdout and "graphprivatizer:12" in listed.stdout
+    )
+    bad = edgeveil("reproduce", "lpgnet:99", cwd=tmp_path)
+    assert bad.returncode == 2 and "table of lpgnet" in bad.stderr
+    assert edgeveil("reproduce", "lpgnet:7", "--quick", "--full", cwd=tmp_path).returncode == 2

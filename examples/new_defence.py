@@ -31,7 +31,8 @@ class ThinnedEdgeRand(EdgeMechanism):
         """Both steps touch each pair independently of all others."""
         rng = as_generator(seed)
         kept = graph.edge_ranks[rng.random(graph.num_edges) < self.keep]
-        return ev.EdgeRand(epsilon=self.epsilon).perturb(graph.with_edge_ranks(kept), seed=None if seed is None else rng)
+        thinned = graph.with_edge_ranks(kept)
+        return ev.EdgeRand(epsilon=self.epsilon).perturb(thinned, seed=None if seed is None else rng)
 
     def mechanism_guarantee(self, seed: int | None = None) -> Guarantee:
         """EdgeRand's epsilon, for one undirected edge."""

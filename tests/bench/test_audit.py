@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from zoo import toy
 
 import edgeveil as ev
 from edgeveil.bench.advise import advise, choosing_cost, conclude
@@ -21,6 +20,7 @@ from edgeveil.bench.rows import FIELDS
 from edgeveil.errors import InputError
 from edgeveil.report.collect import collect
 from edgeveil.report.page import render
+from zoo import toy
 
 PLAN = AuditPlan(
     defences=("none", "mlp", "lapgraph"), epsilons=(2.0, 8.0), attacks=("linkteller", "lsa2-attr"), nodes=40

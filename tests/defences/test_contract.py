@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from zoo import PLAIN, toy
 
 import edgeveil as ev
 from edgeveil.defences.api import make_defence
 from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import InputError, UnknownNameError
+from zoo import PLAIN, toy
 
 NAMES = DEFENCES.names()
 

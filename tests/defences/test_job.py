@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from zoo import toy
 
 import edgeveil as ev
 from edgeveil.defences.job import cut, make_job
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
+from zoo import toy
 
 
 def job(graph: Graph, inference: Graph | None = None, setting: str | None = None, seed: int | None = 0):  # type: ignore[no-untyped-def]

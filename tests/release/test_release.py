@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from zoo import toy
 
 import edgeveil as ev
 from edgeveil.errors import InputError, StorageError
 from edgeveil.release.release import Release
+from zoo import toy
 
 
 @pytest.fixture(scope="module")

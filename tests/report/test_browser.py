@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browser import chromium
 from selenium.webdriver.common.by import By
 from test_report import audit  # noqa: F401
 
+from browser import chromium
 from edgeveil.report.data import AuditData
 from edgeveil.report.page import write_report
 

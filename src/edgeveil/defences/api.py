@@ -10,8 +10,8 @@ from edgeveil.defences.job import make_job
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import Preset, preset
-from edgeveil.models.spec import ModelSpec
 from edgeveil.models.settings import TrainSpec
+from edgeveil.models.spec import ModelSpec
 from edgeveil.privacy.budget import check_epsilon
 from edgeveil.release.release import Release
 from edgeveil.seeds import check_seed

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix, Scaling
 from edgeveil.graph.graph import Graph
-from edgeveil.models.spec import ModelSpec
 from edgeveil.models.settings import TrainSpec
+from edgeveil.models.spec import ModelSpec
 from edgeveil.privacy.guarantee import SECURE, SEEDED
 from edgeveil.seeds import derive
 

@@ -216,7 +216,7 @@ def _explain(path: Path, verb: str, error: sqlite3.DatabaseError) -> str:
     count = sum(1 for _ in read_log(log))
     return (
         f"the store {path} is damaged ({text}). Its log {log.name} still holds {count} finished runs: "
-        f"rebuild it with: edgeveil sweep --rebuild {path}"
+        f"rebuild it with: edgeveil sweep --rebuild --store {path}"
     )
 
 

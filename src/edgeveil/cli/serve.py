@@ -40,11 +40,13 @@ def serve(
 
     require_extra("edgeveil serve")
     from edgeveil.serve.config import load_settings
-    from edgeveil.serve.server import run
 
     given = {
         "release": release, "state": state, "ledger": ledger, "host": host, "port": port, "output": output,
         "decimals": decimals, "top_k": top_k, "epsilon_cap": epsilon_cap, "tls_cert": tls_cert, "tls_key": tls_key,
         "insecure_demo": insecure_demo or None,
     }  # fmt: skip
-    run(load_settings(config, **given))
+    settings = load_settings(config, **given)
+    from edgeveil.serve.server import run
+
+    run(settings)

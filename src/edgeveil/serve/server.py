@@ -60,11 +60,11 @@ def _protocol(header_timeout: float) -> type[H11Protocol]:
 
 def make_server(settings: Settings, release: Any = None) -> uvicorn.Server:
     """A uvicorn server for these settings, not started yet."""
-    app = create_app(settings, release)
-    app.state.service.open()
     for path in (settings.tls_cert, settings.tls_key, settings.tls_client_ca):
         if path is not None and not path.is_file():
             raise UsageError(f"no such file for TLS: {path}")
+    app = create_app(settings, release)
+    app.state.service.open()
     tls: dict[str, Any] = {}
     if settings.tls_cert is not None:
         tls = {"ssl_certfile": str(settings.tls_cert), "ssl_keyfile": str(settings.tls_key)}

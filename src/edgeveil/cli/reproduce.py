@@ -50,7 +50,9 @@ def reproduce(
     data_root: DataRoot = None,
     cells: Annotated[Path | None, typer.Option(help="Also write the comparison, cell by cell, as CSV.")] = None,
     json_file: Json = None,
-    any_code: Annotated[bool, typer.Option(help="Accept finished runs of another version of the code.")] = False,
+    any_code: Annotated[
+        bool, typer.Option("--any-code", help="Accept finished runs of another version of the code.")
+    ] = False,
 ) -> None:
     """Run the cells of a printed table and say which of them agree."""
     if quick and full:

@@ -45,14 +45,21 @@ def sweep(
         list[Path] | None, typer.Option(help="Also export all rows: .jsonl, .csv or .parquet; repeatable.")
     ] = None,
     json_file: Json = None,
-    only_failed: Annotated[bool, typer.Option(help="Run nothing but the runs that failed before.")] = False,
-    any_code: Annotated[bool, typer.Option(help="Accept finished rows of another version of the code.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Only list the runs.")] = False,
-    rebuild: Annotated[bool, typer.Option(help="Make a damaged store anew from its log, then stop.")] = False,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="Run nothing but the runs that failed before.")
+    ] = False,
+    any_code: Annotated[
+        bool, typer.Option("--any-code", help="Accept finished rows of another version of the code.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs.")] = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Make a damaged store anew from its log, then stop.")
+    ] = False,
 ) -> None:
     """Run every combination of a plan that the store does not hold yet."""
     from edgeveil.bench.plan import load_plan
-    from edgeveil.bench.store import Store, rebuild as rebuild_store
+    from edgeveil.bench.store import Store
+    from edgeveil.bench.store import rebuild as rebuild_store
 
     path = store or out / "store.sqlite"
     if rebuild:

@@ -77,4 +77,5 @@ def test_inductive_guarantees_compose_in_parallel(defence: str) -> None:
 
 def test_evolving_perturbs_once() -> None:
     claim = ev.defend(toy(), "lapgraph", epsilon=3.0, seed=0, setting="inductive-evolving").guarantee
-    assert claim.epsilon == 3.0 and len(claim.charges) == 1
+    assert claim.epsilon == 3.0 and {c.on for c in claim.charges} == {"graph"}
+    assert sum(c.epsilon for c in claim.charges) == 3

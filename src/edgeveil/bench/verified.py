@@ -12,7 +12,7 @@ from edgeveil.errors import InputError, TooLarge
 from edgeveil.privacy.audit_bounds import clopper_pearson
 from edgeveil.privacy.bounds import precision_bound, precision_bound_tight
 from edgeveil.privacy.canaries import Canaries, audit_scores, plant, synthetic_graph
-from edgeveil.privacy.verify import canary_scores, claim, likelihood_test
+from edgeveil.privacy.verify import canary_scores, claim, judge, likelihood_test
 from edgeveil.seeds import stream
 
 __all__ = ["verify_plan"]
@@ -65,5 +65,4 @@ def _verify(name: str, epsilon: float, planted: Canaries, seed: int) -> list[dic
 
 
 def _entry(name: str, epsilon: float, claimed: float, bound: float) -> dict[str, Any]:
-    verdict = "refuted" if bound > claimed else "consistent" if bound >= 0.1 * claimed else "inconclusive"
-    return {"defence": name, "epsilon": epsilon, "claimed": claimed, "lower": bound, "verdict": verdict}
+    return {"defence": name, "epsilon": epsilon, "claimed": claimed, "lower": bound, "verdict": judge(bound, claimed)}

@@ -16,7 +16,7 @@ from edgeveil.models.base import Model
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 from edgeveil.models.train import EvalSet, fit
-from edgeveil.privacy.budget import Budget
+from edgeveil.privacy.budget import Budget, Charge
 from edgeveil.privacy.guarantee import ONE_EDGE, Guarantee, Status
 from edgeveil.registry import Registry
 from edgeveil.release.predictors import GraphPredictor, Predictor, no_edges
@@ -65,26 +65,30 @@ class EdgeMechanism(Defence):
     def release(self, job: Job) -> Release:
         """Perturb each private graph once; the evolving setting perturbs the whole graph and cuts the training part."""
         claim = self.mechanism_guarantee(job.seed)
-        epsilon = claim.claimed_epsilon
-        assert epsilon is not None
-        budget = Budget(epsilon)
-        what = f"{type(self).__name__} perturbation"
+        assert claim.claimed_epsilon is not None
+        budget = Budget(claim.claimed_epsilon)
         if job.setting == "inductive-different":
-            budget.spend(epsilon, what, on="training graph")
-            budget.spend(epsilon, what, on="inference graph")
-            noisy_train = self.perturb(job.graph, seed=job.noise_seed("training graph"))
-            noisy = self.perturb(job.inference, seed=job.noise_seed("inference graph"))
+            noisy_train = self._charged(job, job.graph, "training graph", claim, budget)
+            noisy = self._charged(job, job.inference, "inference graph", claim, budget)
             composition = "parallel over the disjoint training and inference graphs (LinkTeller Lemma 1)"
         else:
-            budget.spend(epsilon, what, on="graph")
-            noisy = self.perturb(job.inference, seed=job.noise_seed("graph"))
+            noisy = self._charged(job, job.inference, "graph", claim, budget)
             noisy_train = cut(noisy, job.train_mask) if job.setting == "inductive-evolving" else noisy
             composition = "the graph is perturbed once; training and every answer are post-processing"
+        if len(claim.charges) > 1:
+            composition = f"charges on one graph add up; {composition}"
         claim = replace(
             claim, charges=budget.charges, composition=composition, randomness=job.randomness,
             notes=(*claim.notes, TUNING_NOTE),
         )  # fmt: skip
         return train_gnn(self, job, noisy_train, noisy, claim)
+
+    def _charged(self, job: Job, graph: Graph, on: str, claim: Guarantee, budget: Budget) -> Graph:
+        """Charge the mechanism's queries on one graph, then perturb it."""
+        whole = (Charge(f"{type(self).__name__} perturbation", budget.cap),)
+        for charge in claim.charges or whole:
+            budget.spend(charge.epsilon, charge.what, on=on)
+        return self.perturb(graph, seed=job.noise_seed(on))
 
 
 def train_gnn(

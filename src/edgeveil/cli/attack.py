@@ -65,21 +65,24 @@ def attack(
     chosen = _choose(nodes, target.num_nodes, seed)
     if hasattr(target, "restrict"):
         target.restrict(chosen)
+    asked = target
     if transcript is not None:
         from edgeveil.release.recorded import RecordedTarget
 
-        target, known = RecordedTarget(target, transcript), target.features
+        asked, known = RecordedTarget(target, transcript), target.features
     graph = None if truth is None else _read_truth(truth, target.num_nodes, data_root)
     if graph is None and out is None:
         out = Path("scores.csv")
     rows = []
     for name in words(attacks):
-        result = _run(target, name, chosen, known, seed, {"queries": queries, "mode": mode, "delta": delta})
+        result = _run(asked, name, chosen, known, seed, {"queries": queries, "mode": mode, "delta": delta})
         rows.append(_row(result, graph, density))
         for note in result.notes:
             say(f"note: {note}")
         if out is not None:
             _write_scores(out, result, several=len(words(attacks)) > 1)
+    if hasattr(target, "close"):
+        target.close()
     _print(rows)
     if json_file is not None:
         write_json_lines(json_file, rows)
@@ -169,7 +172,8 @@ def _read_truth(name: str, num_nodes: int, data_root: Path | None) -> Graph:
 
 def _heads(path: Path) -> int:
     """1 when the first line is a header."""
-    first = path.open(encoding="utf-8").readline().replace("\t", ",").split(",")
+    with path.open(encoding="utf-8") as file:
+        first = file.readline().replace("\t", ",").split(",")
     return 0 if all(part.strip().lstrip("-").isdigit() for part in first[:2]) else 1
 
 

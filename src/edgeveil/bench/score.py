@@ -17,7 +17,6 @@ from edgeveil.bench.rows import Row
 from edgeveil.defences.local import without_kprop
 from edgeveil.errors import UnknownNameError
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.pairs import nth_missing, num_pairs, unrank
 from edgeveil.metrics.protocol import (
     BALANCED_BELIEFS,
     BELIEFS,
@@ -109,12 +108,15 @@ def _draw(graph: Graph, protocol: str, degree: Any, sample: int, size: int, vari
 
 
 def first_rows_pairs(graph: Graph, count: int, seed: int) -> NDArray[np.int64]:
-    """Uniform edges, and non-edges from the first E in row order: GraphPrivatizer's code never reached further."""
+    """Uniform edges, and non-edges from the first 2E free places of the matrix, as GraphPrivatizer's code has them."""
     rng = stream(seed, "pairs", "first rows")
+    n, reach = graph.num_nodes, 2 * graph.num_edges
     edges = graph.edge_index[:, rng.choice(graph.num_edges, count, replace=False)]
-    first = min(graph.num_edges, num_pairs(graph.num_nodes) - graph.num_edges)
-    places = np.sort(rng.choice(first, min(count, first), replace=False))
-    return np.concatenate([edges, np.stack(unrank(nth_missing(places, graph.edge_ranks), graph.num_nodes))], axis=1)
+    rows = min(n, reach // max(n - 1 - int(graph.degrees.max()), 1) + 1)
+    u, v = np.repeat(np.arange(rows), n), np.tile(np.arange(n), rows)
+    free = np.flatnonzero((u != v) & ~graph.has_edges(u, v))[:reach]
+    chosen = rng.choice(free, min(count, len(free)), replace=False)
+    return np.concatenate([edges, np.stack([u[chosen], v[chosen]])], axis=1)
 
 
 def _factors(config: AttackConfig) -> Mapping[str, float]:

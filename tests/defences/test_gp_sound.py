@@ -106,6 +106,16 @@ def test_small_budgets_go_to_the_bucket() -> None:
     assert choose_plan(x, 0.25).share == 1.0
 
 
+def test_pruning_only_drops_entries_of_other_buckets() -> None:
+    graph = toy(90)
+    pruned = BucketResponse(epsilon=6.0, buckets=3).perturb(graph, seed=1)
+    whole = BucketResponse(epsilon=6.0, buckets=3, prune=False).perturb(graph, seed=1)
+    bucket = choose_plan(FeatureMatrix.wrap(graph.x), 3.0, 3).bucket
+    rows, columns = whole.directed.nonzero()
+    same = bucket[rows] == bucket[columns]
+    assert pruned.directed.nnz == same.sum() and pruned.dropped["pruned"] > 0 == whole.dropped["pruned"]
+
+
 def test_release_and_bad_parameters() -> None:
     release = ev.defend(toy(), "gp-sound", epsilon=8.0, seed=0)
     assert release.guarantee.epsilon == 8.0 and not release.contains_private_graph

@@ -76,7 +76,8 @@ class BucketResponse(LocalMechanism):
 
     Features are public by default and the buckets come from them; with a finite epsilon_x the nodes send noisy
     features and the buckets come from those. buckets, share: number of buckets and the share of epsilon spent on the
-    choice of bucket; None chooses both from the features and epsilon, never from edges.
+    choice of bucket; None chooses both from the features and epsilon, never from edges. prune: the server keeps only
+    entries that came out in the receiver's own bucket, where the noisy lists show that links prefer it.
     """
 
     epsilon: float | None = None
@@ -84,6 +85,7 @@ class BucketResponse(LocalMechanism):
     epsilon_y: float = math.inf
     buckets: int | None = None
     share: float | None = None
+    prune: bool = True
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil, docs/graphprivatizer.md; after Joshi, Indri & Mishra, TMLR 2024"
@@ -102,16 +104,25 @@ class BucketResponse(LocalMechanism):
         return exact(check_epsilon(self.epsilon)) / 2
 
     def lists(self, graph: Graph, features: FeatureMatrix, noise: Noise) -> Lists:
-        """All entries of all lists; self-loops and repeats that come out are dropped afterwards."""
+        """All entries of all lists; pruning, self-loops and repeats that are dropped afterwards are post-processing."""
         plan = choose_plan(features, float(self.per_entry), self.buckets, self.share)
         first = self.per_entry * exact(plan.share)
         a = graph.adjacency
         row = np.repeat(np.arange(graph.num_nodes), np.diff(a.indptr))
         column = two_level_response(a.indices.astype(np.int64), plan.bucket, first, self.per_entry - first, noise)
-        loops = row == column
-        directed, repeats = directed_csr(row[~loops], column[~loops], graph.num_nodes)
-        dropped = {"entries": len(row), "duplicates": repeats, "self_loops": int(loops.sum())}
-        return directed, dropped | {"buckets": int(plan.bucket.max()) + 1, "share_percent": round(100 * plan.share)}
+        count = int(plan.bucket.max()) + 1
+        same = plan.bucket[row] == plan.bucket[column]
+        plausible = same if self.prune and same.any() and same.mean() > 1 / count else np.ones(len(row), dtype=bool)
+        keep = plausible & (row != column)
+        directed, repeats = directed_csr(row[keep], column[keep], graph.num_nodes)
+        return directed, {
+            "entries": len(row),
+            "duplicates": repeats,
+            "self_loops": int((plausible & (row == column)).sum()),
+            "pruned": int((~plausible).sum()),
+            "buckets": count,
+            "share_percent": round(100 * plan.share),
+        }
 
     def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """Sound for edges, in two units: an undirected edge (epsilon) and one list entry (half of it)."""

@@ -186,9 +186,12 @@ def page(rows: list[Row], reference: str | None) -> str:
     looked = {row["dataset"]: row for row in rows if row["model"] == "analysis"}
     datasets = list(dict.fromkeys(r["dataset"] for r in rows))
     epsilons = sorted({float(r["epsilon"]) for r in rows})
-    settings = sorted({f"{r['dataset']}: {r['settings']}" for r in rows if "settings" in r})
+    settings = sorted({r["settings"] for r in rows if "settings" in r})
     parts = [(Path(__file__).parent / "fidelity_lpgnet_intro.md").read_text(encoding="utf-8")]
     parts.append("MLP settings of these runs: " + "; ".join(settings) + ".\n")
+    lists = sorted({(d, len(found.get(d, "LPGNet-1", e))) for d in datasets for e in epsilons})
+    least = ", ".join(f"{d} {max(n for other, n in lists if other == d)}" for d in datasets)
+    parts.append(f"Seeds measured (at most; every cell shows its own number): {least}. The paper has 30.\n")
     for dataset in datasets:
         number = TABLES.get(dataset)
         mine = [e for e in epsilons if found.get(dataset, "LPGNet-1", e) or found.get(dataset, "DPGCN", e)]

@@ -35,8 +35,8 @@ marked **!** when it lies more than two standard deviations (the printed one and
 HEAD6 = (
     "| model | n | acc ε=∞ | acc GP-t ε=0.1 | acc RR ε=0.1 | AUC ε=∞ | AUC GP-t | AUC RR | exact AUC ε=∞, GP-t, RR |"
 )
-WHY_EXACT = """AUC: LinkTeller with KProp bypassed (GraphSAGE: LSA2), as in the code. The last column repeats the same
-attack with exact derivatives of the logits instead of single-precision differences of softmax outputs: the low printed
+WHY_EXACT = """AUC: LinkTeller with KProp bypassed (GraphSAGE: LSA2), as in the code, on 500 + 500 pairs (150 + 150 for
+GAT, GATv2 and GT beyond their first seed). The last column repeats the same attack with exact derivatives of the logits instead of single-precision differences of softmax outputs: the low printed
 AUCs of the attention models are mostly rounding, not protection.
 """
 ABOUT_RELATIVES = """Cora, correct variants, attack through the model on 100 + 100 uniform pairs (GCN: LinkTeller,

@@ -10,7 +10,10 @@ from edgeveil.models.adam import Adam
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.05])
-def test_equals_torch(decay):
+@pytest.mark.parametrize("fused", [True, False])
+def test_equals_torch(decay, fused, monkeypatch):
+    if not fused:
+        monkeypatch.setattr("edgeveil.models.adam._FUSED", None)
     torch.manual_seed(0)
     start = [torch.randn(4, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)]
     mine, other = ([p.clone().requires_grad_() for p in start] for _ in range(2))

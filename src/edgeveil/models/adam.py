@@ -15,6 +15,23 @@ from torch import Tensor
 __all__ = ["Adam"]
 
 _FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8
+_FUSED = getattr(torch, "_fused_adam_", None)  # one pass over memory instead of six; not every build has it
+
+
+def _plain(p: Tensor, grad: Tensor, first: Tensor, second: Tensor, steps: int, lr: float, decay: float) -> None:
+    root = math.sqrt(1.0 - _SECOND**steps)
+    grad = grad.add(p, alpha=decay) if decay else grad
+    first.lerp_(grad, 1.0 - _FIRST)
+    second.mul_(_SECOND).addcmul_(grad, grad, value=1.0 - _SECOND)
+    p.addcdiv_(first, second.sqrt().add_(_EPSILON * root), value=-lr * root / (1.0 - _FIRST**steps))
+
+
+def _fused(p: Tensor, grad: Tensor, first: Tensor, second: Tensor, steps: int, lr: float, decay: float) -> None:
+    assert _FUSED is not None
+    _FUSED(
+        [p], [grad], [first], [second], [], [torch.tensor(float(steps))], lr=lr, beta1=_FIRST, beta2=_SECOND,
+        weight_decay=decay, eps=_EPSILON, amsgrad=False, maximize=False,
+    )  # fmt: skip
 
 
 class Adam:
@@ -33,15 +50,9 @@ class Adam:
     def step(self) -> None:
         """Move every parameter that has a gradient."""
         self.steps += 1
-        root = math.sqrt(1.0 - _SECOND**self.steps)
-        size = self.lr * root / (1.0 - _FIRST**self.steps)
         for p, decay, first, second in self._slots:
-            if p.grad is None:
-                continue
-            grad = p.grad.add(p, alpha=decay) if decay else p.grad
-            first.lerp_(grad, 1.0 - _FIRST)
-            second.mul_(_SECOND).addcmul_(grad, grad, value=1.0 - _SECOND)
-            p.addcdiv_(first, second.sqrt().add_(_EPSILON * root), value=-size)
+            if p.grad is not None:
+                (_fused if _FUSED is not None else _plain)(p, p.grad, first, second, self.steps, self.lr, decay)
 
     def tensors(self) -> dict[str, Tensor]:
         """The state by name."""

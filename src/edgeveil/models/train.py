@@ -279,7 +279,7 @@ def _judge(model: Model, spec: TrainSpec, state: State, val_loss: float, val_sco
     if spec.keep.startswith("best-val"):
         value = val_loss if spec.keep == "best-val-loss" else -val_score
         if value < state.best_value:
-            state.best, state.best_value, state.best_epoch = _snapshot(model), value, state.epoch
+            state.best, state.best_value, state.best_epoch = _snapshot(model, state.best), value, state.epoch
     if spec.patience is not None:
         better = val_loss < state.lowest_val
         state.lowest_val = min(state.lowest_val, val_loss)
@@ -287,5 +287,8 @@ def _judge(model: Model, spec: TrainSpec, state: State, val_loss: float, val_sco
         state.stopped = state.waited >= spec.patience
 
 
-def _snapshot(model: Model) -> dict[str, Tensor]:
+def _snapshot(model: Model, into: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """Copies of the weights, in the arrays of an older snapshot where there is one."""
+    if into:
+        return {name: into[name].copy_(value) for name, value in model.state_dict().items()}
     return {name: value.detach().clone() for name, value in model.state_dict().items()}

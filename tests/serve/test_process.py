@@ -203,3 +203,12 @@ def test_a_missing_extra_is_one_sentence() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr == "error: edgeveil serve needs an optional dependency: pip install 'edgeveil[serve]'\n"
+
+
+def test_the_page_describes_every_setting() -> None:
+    from edgeveil.serve.config import GuardSettings, Settings
+
+    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text()
+    missing = [name for name in Settings.model_fields if name != "guard" and f"| `{name}` |" not in page]
+    missing += [name for name in GuardSettings.model_fields if f"| `guard.{name}` |" not in page]
+    assert not missing

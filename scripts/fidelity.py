@@ -81,6 +81,15 @@ def disagreeing(results: list[TableResult]) -> str:
     return "\n".join(out) or "None."
 
 
+def pages() -> str:
+    """Links to the pages of single papers and topics, by their own headings."""
+    lines = []
+    for path in sorted(PAGE.parent.glob("fidelity-*.md")):
+        first = next((x for x in path.read_text(encoding="utf-8").splitlines() if x.startswith("# ")), path.stem)
+        lines.append(f"- [{first.removeprefix('# ')}]({path.name})")
+    return "\n".join(lines) or "None yet."
+
+
 def main(store: Path, wanted: list[str]) -> None:
     """Judge, write the cells, fill in the page."""
     modes: dict[str, Mode] = {}
@@ -98,7 +107,7 @@ def main(store: Path, wanted: list[str]) -> None:
                     PAGE.parent / "fidelity" / f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.csv",
                 )
     text = PAGE.read_text(encoding="utf-8")
-    for marker, new in (("summary", summary(results)), ("outside", disagreeing(results))):
+    for marker, new in (("summary", summary(results)), ("outside", disagreeing(results)), ("pages", pages())):
         block = f"<!-- {marker} -->\n{new}\n<!-- end {marker} -->"
         text = re.sub(f"<!-- {marker} -->.*?<!-- end {marker} -->", lambda _, b=block: b, text, flags=re.DOTALL)
     PAGE.write_text(text, encoding="utf-8")

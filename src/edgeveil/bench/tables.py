@@ -26,7 +26,8 @@ def _row(judged: Judged) -> dict[str, Any]:
     for variant in ("published", "correct"):
         c = judged.comparisons.get(variant)
         for name in ("ours", "ours_std", "runs", "difference", "z", "agrees"):
-            row[f"{variant}_{name}"] = None if c is None else getattr(c, name)
+            value = None if c is None else getattr(c, name)
+            row[f"{variant}_{name}"] = round(value, 5) if isinstance(value, float) else value
     return row | {"cannot_run": judged.why, "not_counted": judged.cell.aside}
 
 

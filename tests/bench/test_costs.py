@@ -25,6 +25,13 @@ def test_the_most_specific_cost_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert costs.estimate([RUN.model_copy(update={"preset": "lpgnet"})]) == 5.0  # never seen
 
 
+def test_a_larger_graph_of_a_known_kind_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = costs.pack([(RUN.to_json(), 10.0)])
+    monkeypatch.setattr(costs, "_known", lambda: packed)
+    larger = RUN.model_copy(update={"dataset": "twitch-de"})
+    assert 20.0 < costs.estimate([larger]) < 40.0  # 153,138 edges against 37,304, twice the nodes
+
+
 def test_edgerand_costs_more_at_small_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_known", lambda: {"probe": 1.0, "runs": {"linkteller|twitch-ru|gcn": 10.0}})
     dense, sparse = (RUN.model_copy(update={"defence": "edgerand", "epsilon": e}) for e in (1.0, 8.0))

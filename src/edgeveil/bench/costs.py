@@ -43,10 +43,18 @@ def estimate(runs: Iterable[RunConfig]) -> float:
     for run in runs:
         key = next((key for key in _keys(run) if key in costs), None)
         seconds = 5.0 if key is None else float(costs[key])
+        if key is not None and run.dataset not in key:
+            seconds *= _size(run.dataset) / _known().get("sizes", {}).get(key, _size(run.dataset))
         if run.defence == "edgerand" and (key is None or "@" not in key):
             seconds *= _growth(run)
         total += seconds
     return total
+
+
+def _size(name: str) -> float:
+    """What the time of a run grows with, roughly: edges and nodes; 1 for a graph of the user's own."""
+    known = name.removesuffix("-twin")
+    return float(dataset(known).edges + 10 * dataset(known).nodes) if known in names() else 1.0
 
 
 def _growth(run: RunConfig) -> float:
@@ -83,8 +91,13 @@ def speed() -> float:
 def pack(measured: Iterable[tuple[Mapping[str, Any], float]]) -> dict[str, Any]:
     """Costs per kind of run from a store's (settings, seconds): the contents of ``costs.json``."""
     groups: dict[str, list[float]] = {}
+    sizes: dict[str, list[float]] = {}
     for config, seconds in measured:
-        for key in _keys(RunConfig.model_validate(config)):
+        run = RunConfig.model_validate(config)
+        for key in _keys(run):
             groups.setdefault(key, []).append(seconds)
+            if run.dataset not in key:
+                sizes.setdefault(key, []).append(_size(run.dataset))
     runs = {key: round(statistics.fmean(values), 2) for key, values in sorted(groups.items())}
-    return {"probe": round(probe(), 5), "runs": runs}
+    means = {key: round(statistics.fmean(values)) for key, values in sorted(sizes.items())}
+    return {"probe": round(probe(), 5), "runs": runs, "sizes": means}

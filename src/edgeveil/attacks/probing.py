@@ -97,9 +97,12 @@ class Probe:
     @property
     def floor(self) -> Float:
         """Norm below which a response of each own node is indistinguishable from the answers' grain, [own nodes]."""
-        grain = self.resolution.step if self.resolution.rounded else 4 * self.resolution.step
-        slope = np.ones_like(self.base) if self._weight is None else 1 / (self._weight + grain)
-        out: Float = np.sqrt(((slope * (grain + self.noise)) ** 2).sum(axis=1)) / self.delta
+        if self.resolution.exact:  # relative to the value read, also where that is the log of a tiny probability
+            grain: Any = 32 * float(np.finfo(np.float64).eps) * (1 + np.abs(self.base))
+        else:
+            step = self.resolution.step if self.resolution.rounded else 4 * self.resolution.step
+            grain = step if self._weight is None else step / (self._weight + step)
+        out: Float = np.linalg.norm(np.broadcast_to(grain + self.noise, self.base.shape), axis=1) / self.delta
         return out
 
     def _weights(self, answer: Float) -> Float | None:
@@ -122,10 +125,15 @@ class Probe:
         return log
 
     def _step(self) -> float:
-        """The cube root of the relative grain balances grain / delta against the curvature and kinks of order delta."""
+        """Balance the grain, which counts per delta, against curvature and kinks, which grow with delta.
+
+        Small probabilities are the most telling and the most rounded, so they need the longer step.
+        """
+        grain = max(self.resolution.step, self.noise)
+        if self._weight is not None and not (self.resolution.exact and not self.randomised):
+            return float(np.clip(5 * grain**0.25, 1e-6, 1.0))
         scale = max(float(np.abs(self.base).std()), 1e-12)
-        grain = max(self.resolution.step, self.noise) / scale
-        return float(np.clip(grain ** (1 / 3), 1e-6, 1.0))
+        return float(np.clip((grain / scale) ** (1 / 3), 1e-6, 1.0))
 
 
 def _sums_to_one(answer: Float) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from rich.console import Console
 
 from edgeveil.errors import InputError, StorageError, TrainingError, UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
@@ -27,6 +29,7 @@ from edgeveil.models import (
     state_arrays,
 )
 from edgeveil.models.objective import score
+from edgeveil.models.progress import training_bar
 
 
 def planted(seed: int = 0, n: int = 90, classes: int = 3):
@@ -139,6 +142,32 @@ def test_mini_batches_equal_full_batches_in_size_one_run_and_learn():
     assert np.array_equal(predict_logits(full, x, structure), predict_logits(whole, x, structure))
     _, history, _ = trained(replace(SHORT, batch_size=7), model_spec)
     assert history.train_loss[-1] < history.train_loss[0]
+
+
+def test_features_on_disk_are_read_in_pieces(tmp_path, monkeypatch):
+    """Training and prediction of an MLP on a memory map whose whole is never loaded."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "x.npy"
+    np.save(path, rng.standard_normal((500, 20)).astype(np.float32))
+    x = FeatureMatrix.wrap(np.load(path, mmap_mode="r"))
+    y = (np.asarray(x.values)[:, 0] > 0).astype(int)
+    monkeypatch.setattr("edgeveil.models.assemble._PIECE", 64)
+    monkeypatch.setattr(FeatureMatrix, "toarray", lambda self: pytest.fail("loaded whole"))
+    model = build(ModelSpec(name="mlp"), 20, 2, seed=0)
+    empty = Structure(sp.csr_matrix((500, 500)))
+    fit(model, x, empty, y, np.ones(500, bool), None, TrainSpec(epochs=10, batch_size=50), seed=0)
+    assert not x._operands  # the torch form of all rows was never made
+    assert (predict_logits(model, x, empty).argmax(1) == y).mean() > 0.9
+    assert not x._operands
+
+
+def test_progress_lines_elsewhere_than_on_a_terminal():
+    console = Console(file=io.StringIO(), force_terminal=False, width=120)
+    with training_bar("gcn", console) as progress:
+        trained(SHORT, progress=progress)
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[-1].startswith("gcn 30/30: loss")
 
 
 def test_l2_can_be_limited_to_the_first_layer():

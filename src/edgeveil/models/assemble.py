@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.func import functional_call
@@ -20,6 +22,8 @@ from edgeveil.models.spec import ModelSpec
 from edgeveil.seeds import derive
 
 __all__ = ["build", "load_arrays", "predict_logits", "state_arrays"]
+
+_PIECE = 1 << 15
 
 _LAYERS = {
     "gcn": gcn_layers,
@@ -71,8 +75,19 @@ def predict_logits(
     try:
         with torch.no_grad(), threads.limited(num_threads):
             structure = model.prepare(adjacency)
-            out = functional_call(model, weights, (FeatureMatrix.wrap(x).torch(kind), structure))
+            parts = [functional_call(model, weights, (part.torch(kind), structure)) for part in _pieces(model, x)]
     finally:
         model.train(was_training)
-    logits: NDArray[Any] = out.numpy()
+    logits: NDArray[Any] = (parts[0] if len(parts) == 1 else torch.cat(parts)).numpy()
     return logits
+
+
+def _pieces(model: Model, x: Any) -> Iterator[FeatureMatrix]:
+    """All rows at once; dense rows that no other row depends on in pieces, so that a memory map is never read whole."""
+    x = FeatureMatrix.wrap(x)
+    rows = x.shape[0]
+    if not model.spec.local or x.is_sparse or rows <= _PIECE:
+        yield x
+        return
+    for at in range(0, rows, _PIECE):
+        yield x.take(np.arange(at, min(at + _PIECE, rows)))

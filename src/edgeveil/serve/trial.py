@@ -35,6 +35,7 @@ class Bench:
         self.guard = Guard(
             settings, num_nodes=self.engine.num_nodes, num_features=self.engine.num_features, secret=b"trial"
         )
+        self.changed = False  # whether the last query really changed a row: scaling an empty one does not
 
     def judge(self, key: str, tenant: str, query: Query) -> tuple[Change | None, Decision]:
         """What the guard thinks of a query, without answering it."""
@@ -44,6 +45,7 @@ class Bench:
     def ask(self, key: str, tenant: str, query: Query) -> tuple[Any, Decision]:
         """The answer (None if refused) and the decision."""
         change, decision = self.judge(key, tenant, query)
+        self.changed = change is not None
         return (None if decision.action == "refuse" else self.engine.answer(query, change)), decision
 
 
@@ -87,7 +89,7 @@ class GuardedTarget(Target):
             if not self._silent:
                 raise TargetError(f"guard_refused: {decision.detector}")
             return self._read(self._bench.engine.base)
-        self.answered += 1
+        self.answered += self._bench.changed
         out = self._bench.engine.base.copy()
         out[self._nodes] = logits
         return self._read(out)

@@ -116,8 +116,7 @@ def score_influence(matrix: Any, view: AttackerView, variant: str, access: Any, 
 
 
 def _pair_scores(matrix: Any, view: AttackerView, variant: str, access: Any, facts: dict[str, Any]) -> Scored:
-    other = matrix - sp.diags(matrix.diagonal())
-    notes = () if abs(other).max() > 0 else (BLIND,)
+    notes = () if matrix.count_nonzero() > np.count_nonzero(matrix.diagonal()) else (BLIND,)
     if not view.whole_graph:
         i, j = view.pair_positions()
         scores = _entries(matrix, j, i)

@@ -18,7 +18,7 @@ from torch import Tensor
 from edgeveil.models.attention import SLOPE, AttentionLayer, GATLayer, GATv2Layer, TransformerLayer
 from edgeveil.models.ops import Features, segment_softmax
 from edgeveil.models.structure import Structure
-from edgeveil.models.tangents import LIMIT, Tangents, TooMany, place_table
+from edgeveil.models.tangents import LIMIT, Tangents, TooMany, find
 
 __all__ = ["attention_step"]
 
@@ -42,12 +42,8 @@ class _Reach:
         self.owner = np.repeat(np.arange(len(keys)), lengths)
         self.entry = np.arange(self.indptr[-1]) - np.repeat(self.indptr[:-1] - csr.indptr[self.pairs.node], lengths)
         self.sender = csr.indices[self.entry]
-        known, place = place_table(t.keys, t.num_queries * t.num_nodes)
-        moved = np.zeros(t.num_queries * t.num_nodes, dtype=bool)
-        moved[known] = True
-        self.own = np.where(moved[keys], place[keys], -1)  # place of (query, node) among the old pairs, or -1
-        sent = self.pairs.query[self.owner] * t.num_nodes + self.sender
-        self.old = np.where(moved[sent], place[sent], -1)
+        self.own = find(t.keys, keys)  # place of (query, node) among the old pairs, or -1
+        self.old = find(t.keys, self.pairs.query[self.owner] * t.num_nodes + self.sender)
 
     def gather(self, values: Array, places: Array) -> Array:
         """Rows of `values` at `places`, zero where nothing moved."""

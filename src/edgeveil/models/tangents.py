@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["LIMIT", "Tangents", "TooMany", "place_table"]
+__all__ = ["LIMIT", "Tangents", "TooMany", "find"]
 
 Array = NDArray[Any]
 LIMIT = 1 << 24  # numbers that one step of a batch may hold (128 MB)
@@ -72,8 +72,8 @@ class Tangents:
         source = np.repeat(np.arange(len(self)), width)
         entry = np.arange(total) - np.repeat(np.cumsum(width) - width - start, width)
         keys = self.query[source] * columns.shape[1] + columns.indices[entry]
-        reached, place = place_table(keys, self.num_queries * columns.shape[1])
-        carry = sp.csr_matrix((columns.data[entry], (place[keys], source)), shape=(len(reached), len(self)))
+        reached, place = distinct(keys, self.num_queries * columns.shape[1])
+        carry = sp.csr_matrix((columns.data[entry], (place, source)), shape=(len(reached), len(self)))
         return reached, carry
 
     def matrix(self, width: int) -> sp.csr_matrix:
@@ -84,11 +84,22 @@ class Tangents:
         return out
 
 
-def place_table(keys: Array, size: int) -> tuple[Array, Array]:
-    """The distinct keys in order, and a table from key to its place (undefined elsewhere); no sorting."""
+def distinct(keys: Array, size: int) -> tuple[Array, Array]:
+    """The distinct keys (below `size`) in order, and each key's place among them: by table when dense, else sorted."""
+    if len(keys) * 32 < size:
+        reached, place = np.unique(keys, return_inverse=True)
+        return reached, place
     seen = np.zeros(size, dtype=bool)
     seen[keys] = True
     reached = np.flatnonzero(seen)
-    place = np.empty(size, dtype=np.int32)
-    place[reached] = np.arange(len(reached), dtype=np.int32)
-    return reached, place
+    table = np.empty(size, dtype=np.int32)
+    table[reached] = np.arange(len(reached), dtype=np.int32)
+    return reached, table[keys]
+
+
+def find(known: Array, wanted: Array) -> Array:
+    """Place of every wanted key among the sorted known ones, -1 where absent."""
+    if not len(known):
+        return np.full(len(wanted), -1)
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[at] == wanted, at, -1)

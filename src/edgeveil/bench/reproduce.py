@@ -73,6 +73,8 @@ def needed(cells: Iterable[Cell], seeds: int, variants: tuple[str, ...]) -> list
 def needed_recipes(recipes: Iterable[Recipe], seeds: int) -> list[RunConfig]:
     """Distinct runs behind some recipes."""
     bases = {run_key(term.run): term.run for recipe in recipes for term in recipe.terms}
+    if seeds == 1:
+        return list(bases.values())
     return [
         run.model_copy(update={"seed": seed, "split_seed": seed}) for seed in range(seeds) for run in bases.values()
     ]

@@ -130,12 +130,15 @@ def _list(workers: int | None) -> None:
     print(f"{'table':<24}{'figures':>8}" + "".join(f"{f'{mode}: runs':>16}{'time':>8}" for mode in modes))
     for book in BOOKS.values():
         for name in book.tables():
-            line = f"{f'{book.name}:{name}':<24}{len(list(book.cells(name, 'full'))):>8}"
+            cells = list(book.cells(name, "full"))
+            line = f"{f'{book.name}:{name}':<24}{len(cells):>8}"
+            part = [cell for cell in cells if not cell.why]
+            every = needed(part, 1, ("published", "correct"))
+            few = needed((cell for cell in part if book.quick(cell.published)), 1, ("published", "correct"))
             for mode in modes:
-                part = [cell for cell in book.cells(name, mode) if not cell.why]
-                runs = needed(part, book.seeds(name, mode), ("published", "correct"))
-                time = duration(estimate(runs) * speed() / cores) if runs else "-"
-                line += f"{len(runs):>16}{time:>8}"
+                runs, seeds = few if mode == "quick" else every, book.seeds(name, mode)
+                time = duration(estimate(runs) * seeds * speed() / cores) if runs else "-"
+                line += f"{len(runs) * seeds:>16}{time:>8}"
             print(line, flush=True)
         for figure, (what, _) in FIGURES[book.name].items():
             print(f"{f'{book.name}:{figure}':<24}{'drawn':>8}   {what}")

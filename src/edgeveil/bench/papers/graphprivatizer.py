@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 from edgeveil.bench.config import AttackConfig, RunConfig
@@ -24,6 +25,7 @@ CODE = {"facebook": (1e-3, 1e-2, 0.5), "lastfm": (1e-3, 1e-4, 0.75), "pubmed": (
 NO_GRID = "the models averaged over are not stated"
 
 
+@cache
 def attack(model: str, variant: str) -> AttackConfig:
     """500 edges and 500 non-edges; LSA2 for GraphSAGE, LinkTeller for every other model (§5)."""
     published = variant == "published"

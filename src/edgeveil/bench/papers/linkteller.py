@@ -5,6 +5,8 @@ Attack figures use one trained model and the authors' three node subsets; utilit
 
 from __future__ import annotations
 
+from functools import cache
+
 from edgeveil.bench.config import BELIEFS, AttackConfig, Degree, RunConfig
 from edgeveil.bench.papers.base import Cell, Mode, Paper, Pick, Recipe, Term
 from edgeveil.bench.published import Published
@@ -18,12 +20,14 @@ SUBSETS = (42, 2, 82)
 BALANCED = ("k/4", "k/2", "k", "1.5k")
 
 
+@cache
 def subset_attack(name: str, variant: str) -> AttackConfig:
     """All pairs among 500 nodes, three subsets per degree class (§V-D)."""
     params = {} if name == "random" else {"variant": variant}
     return AttackConfig(name=name, params=params, degrees=DEGREES, beliefs=BELIEFS, sample_seeds=SUBSETS)
 
 
+@cache
 def balanced_attack(name: str, variant: str) -> AttackConfig:
     """All edges and as many non-edges (App. G5)."""
     return AttackConfig(

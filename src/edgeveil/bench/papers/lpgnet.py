@@ -7,6 +7,7 @@ absolute 0.1 (`published`); the `correct` column has independent noise, uniform 
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from edgeveil.bench.config import AttackConfig, Degree, RunConfig
 from edgeveil.bench.papers.base import Cell, Mode, Paper, Pick, Recipe, Term
@@ -20,6 +21,7 @@ FACEBOOK = "our Facebook graph has the 4,714 raw features, the paper's file has 
 DEGREES: tuple[Degree, ...] = ("low", "unconstrained", "high")
 
 
+@cache
 def attack(name: str, variant: str, *, inductive: bool) -> AttackConfig:
     """500 edges and 500 non-edges, or (inductive) all pairs among 500 nodes; one sample per run."""
     params = {"variant": variant}

@@ -40,7 +40,11 @@ def test_public_names_are_documented() -> None:
         if not ast.get_docstring(tree) and tree.body:
             bare.append(str(path.relative_to(PACKAGE)))
         for node in tree.body:
-            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_") and not ast.get_docstring(node):
+            if (
+                isinstance(node, (ast.ClassDef, ast.FunctionDef))
+                and not node.name.startswith("_")
+                and not ast.get_docstring(node)
+            ):
                 bare.append(f"{path.relative_to(PACKAGE)}:{node.name}")
     assert not [b for b in bare if not b.endswith(":register")]
 

@@ -72,5 +72,8 @@ def test_help_answers_in_half_a_second_of_cpu() -> None:
         "subprocess.run([sys.executable, '-m', 'edgeveil', '--help'], check=True, stdout=subprocess.DEVNULL); "
         "use = resource.getrusage(resource.RUSAGE_CHILDREN); print(use.ru_utime + use.ru_stime)"
     )
-    runs = [float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout) for _ in range(3)]
+    runs = [
+        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+        for _ in range(3)
+    ]
     assert min(runs) < 0.5

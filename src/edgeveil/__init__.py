@@ -12,7 +12,20 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from edgeveil import metrics as metrics
+    from edgeveil.attacks.api import attack as attack
+    from edgeveil.attacks.base import AttackResult as AttackResult
+    from edgeveil.defences.api import defend as defend
+    from edgeveil.defences.edgerand import EdgeRand as EdgeRand
+    from edgeveil.defences.graphprivatizer import GraphPrivatizer as GraphPrivatizer
+    from edgeveil.defences.lapgraph import LapGraph as LapGraph
+    from edgeveil.defences.lpgnet import LPGNet as LPGNet
+    from edgeveil.graph.datasets import load as load
     from edgeveil.graph.graph import Graph as Graph
+    from edgeveil.privacy.budget import Budget as Budget
+    from edgeveil.privacy.guarantee import Guarantee as Guarantee
+    from edgeveil.release.release import Release as Release
+    from edgeveil.release.target import AttackerView as AttackerView
+    from edgeveil.release.target import Target as Target
 
 _HOMES = {
     "Graph": "edgeveil.graph.graph",
@@ -20,6 +33,7 @@ _HOMES = {
     "EdgeRand": "edgeveil.defences.edgerand",
     "LapGraph": "edgeveil.defences.lapgraph",
     "GraphPrivatizer": "edgeveil.defences.graphprivatizer",
+    "LPGNet": "edgeveil.defences.lpgnet",
     "defend": "edgeveil.defences.api",
     "Release": "edgeveil.release.release",
     "Target": "edgeveil.release.target",

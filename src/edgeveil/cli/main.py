@@ -35,7 +35,9 @@ def build_app() -> typer.Typer:
 
     @app.callback()
     def root(
-        version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+        version: Annotated[
+            bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        ] = False,
     ) -> None:
         pass
 

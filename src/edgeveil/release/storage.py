@@ -1,10 +1,10 @@
 """Releases on disk: a folder of plain JSON and unpickled arrays, written whole or not at all.
 
-    manifest.json       format version, defence, parameters, guarantee, sha256 of the other files
-    weights.npz         the model's weights
-    features.npz        features in model space
-    structure.npz       what the model aggregates over: a perturbed graph or stored noisy statistics
-    private_graph.npz   instead of structure.npz when a release without defence needs the true graph (mode 0600)
+manifest.json       format version, defence, parameters, guarantee, sha256 of the other files
+weights.npz         the model's weights
+features.npz        features in model space
+structure.npz       what the model aggregates over: a perturbed graph or stored noisy statistics
+private_graph.npz   instead of structure.npz when a release without defence needs the true graph (mode 0600)
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def save_release(release: Release, path: Path) -> Path:
         raise StorageError(f"cannot write beside {path}: {error.strerror or error}") from error
     try:
         files = {"weights.npz": weights, "features.npz": _feature_arrays(release.matrix), structure_file: structure}
-        sums = {name: _write(scratch / name, arrays, secret=name == "private_graph.npz") for name, arrays in files.items()}
+        sums = {
+            name: _write(scratch / name, arrays, secret=name == "private_graph.npz") for name, arrays in files.items()
+        }
         manifest = {
             "format": FORMAT,
             **{name: getattr(release, name) for name in PLAIN_FIELDS},
@@ -121,7 +123,9 @@ def _features_from(arrays: Arrays) -> FeatureMatrix:
 def _read_manifest(path: Path) -> dict[str, Any]:
     file = path / "manifest.json"
     if not file.is_file():
-        raise StorageError(f"{path} is not a release: it has no manifest.json (edgeveil release GRAPH --out DIR makes one)")
+        raise StorageError(
+            f"{path} is not a release: it has no manifest.json (edgeveil release GRAPH --out DIR makes one)"
+        )
     try:
         manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -1,8 +1,8 @@
 """GraphPrivatizer's tables on the real graphs: resumable runs, one JSON line each, then the page in docs.
 
-python benchmarks/fidelity_graphprivatizer.py run --store FILE [--plan table6-cora,grid-gcn ...] [--limit SECONDS]
+python benchmarks/fidelity_graphprivatizer.py run [--store FILE] [--plan table6-cora,grid-gcn ...] [--limit SECONDS]
 python benchmarks/fidelity_graphprivatizer.py plans            # names, number of runs, estimated hours
-python benchmarks/fidelity_graphprivatizer.py write --store FILE [--reference graphprivatizer.csv]
+python benchmarks/fidelity_graphprivatizer.py write [--store FILE] [--reference graphprivatizer.csv]
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def main() -> None:
     """Parse and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("run", "plans", "write"))
-    parser.add_argument("--store", type=Path)
+    parser.add_argument("--store", type=Path, default=Path(__file__).with_suffix(".jsonl"), help="finished runs")
     parser.add_argument("--plan", default="table6-cora")
     parser.add_argument("--limit", type=float, default=float("inf"))
     parser.add_argument("--reference", type=Path)

@@ -118,6 +118,20 @@ def test_a_leaf_keeps_its_neighbour_and_is_counted() -> None:
     assert counted == {"entries": 4, "certain": 2, "neighbours_of_degree_one": 2, "no_similar_candidate": 0}
 
 
+@pytest.mark.parametrize("variant", ["correct", "published"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nothing_to_replace(strategy: str, variant: str) -> None:
+    """No edge at all, or no neighbour that is similar enough: every list stays as it is."""
+    how: Any = {"epsilon": 0.1, "strategy": strategy, "variant": variant, "epsilon_x": math.inf}
+    empty = Graph.from_edges(np.empty((2, 0), np.int64), x=np.eye(3), y=np.arange(3))
+    assert GraphPrivatizer(**how).perturb(empty, seed=0).num_edges == 0
+    ring = Graph.from_edges(np.array([[0, 1, 2, 3], [1, 2, 3, 0]]), x=np.eye(4), y=np.arange(4))
+    for alpha in (0.0, 1.0):
+        if (variant, alpha) != ("published", 0.0) and (variant, alpha) != ("correct", 1.0):
+            noisy = GraphPrivatizer(**how, alpha=alpha, delta=1.0).perturb(ring, seed=0)
+            assert np.array_equal(noisy.edge_index, ring.edge_index)
+
+
 def test_secure_and_seeded_runs() -> None:
     graph = toy()
     gp = GraphPrivatizer(epsilon=1.0)

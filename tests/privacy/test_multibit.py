@@ -105,4 +105,6 @@ def test_ragged_draws_have_their_own_ranges(seed: int | None) -> None:
 
 
 def test_a_single_value_is_always_kept() -> None:
+    nothing = np.empty(0, np.int64)
+    assert not len(ragged_uniform(noise_for(0), nothing)) and not len(ragged_coins(noise_for(0), Fraction(1), nothing))
     assert (respond(noise_for(0), Fraction(1), np.zeros(10, np.int64), 1) == 0).all()

@@ -34,6 +34,8 @@ def keep_probability(epsilon: Fraction, k: int) -> Probability:
 
 def _groups(sizes: Int) -> Iterator[tuple[int, Any]]:
     """Each distinct size with the places where it occurs, in increasing order of size."""
+    if not len(sizes):
+        return
     order = np.argsort(sizes, kind="stable")
     values, starts = np.unique(sizes[order], return_index=True)
     for value, at in zip(values, np.split(order, starts[1:]), strict=True):

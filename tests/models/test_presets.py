@@ -44,6 +44,17 @@ def test_lpgnet_planetoid_is_appendix_b():
     assert preset("lpgnet", "cora", "gcn").model.bias == "before"
 
 
+def test_the_tuned_points_lie_in_the_grid_and_say_so():
+    for dataset, model in (("cora", "mlp"), ("citeseer", "mlp"), ("pubmed", "mlp")):
+        found = preset("lpgnet-tuned", dataset, model)
+        assert found.tuned
+        assert "edgeveil.models.tune" in found.source
+        assert found.model.hidden in (16, 64, 256) and found.model.layers in (2, 3)
+        assert found.train.lr in (0.005, 0.001, 0.01, 0.05)
+    assert not preset("lpgnet", "cora", "mlp").tuned
+    assert preset("lpgnet-tuned", "facebook", "gcn") == preset("lpgnet", "facebook", "gcn")
+
+
 def test_graphprivatizer_is_appendix_a():
     found = preset("graphprivatizer", "cora", "gat")
     assert (found.model.kprop, found.label_steps, found.split) == (16, 2, "50:25:25")

@@ -25,7 +25,9 @@ def executables() -> tuple[str, str] | None:
     if not all(found) and os.environ.get("CI") == "true" and shutil.which("apt-get"):
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         subprocess.run(["apt-get", "update"], check=False, timeout=300, **quiet)
-        subprocess.run(["apt-get", "install", "-y", "-q", "chromium", "chromium-driver"], check=False, timeout=600, **quiet)
+        subprocess.run(
+            ["apt-get", "install", "-y", "-q", "chromium", "chromium-driver"], check=False, timeout=600, **quiet
+        )
         found = shutil.which("chromium"), shutil.which("chromedriver")
     return (found[0], found[1]) if found[0] and found[1] else None
 

@@ -22,7 +22,9 @@ def snippets(page: Path) -> str:
 
 
 def run(args: list[str], cwd: Path) -> None:
-    done = subprocess.run(args, cwd=cwd, capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        args, cwd=cwd, capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -17,7 +17,7 @@ from edgeveil.bench.papers import BOOKS
 from edgeveil.bench.papers.base import Mode
 from edgeveil.bench.reproduce import Judged, TableResult, reproduce
 from edgeveil.bench.store import Store
-from edgeveil.bench.tables import cell_rows, markdown
+from edgeveil.bench.tables import cell_rows
 from edgeveil.bench.tasks import Outcome, Task
 from edgeveil.graph.datasets import load
 from edgeveil.graph.graph import Graph
@@ -69,16 +69,22 @@ def summary(results: list[TableResult]) -> str:
 
 def disagreeing(results: list[TableResult]) -> str:
     """Every counted figure outside the tolerance, as published."""
-    out = []
+    lines = ["| table | figure | printed | ours | z |", "| --- | --- | ---: | ---: | ---: |"]
     for result in results:
-        cells = tuple(
-            j for j in result.cells
-            if (c := j.comparisons.get("published")) is not None and c.agrees is False and not j.cell.aside
-        )  # fmt: skip
-        if cells:
-            part = TableResult(result.paper, result.table, result.mode, result.seeds, cells, result.summary)
-            out += [f"**{result.paper.name}:{result.table}**", "", markdown(part), ""]
-    return "\n".join(out) or "None."
+        for row in cell_rows(result):
+            if row["published_agrees"] is not False or row["not_counted"]:
+                continue
+            words = [row[k] for k in ("dataset", "model", "degree", "belief", "attack", "metric") if row[k]]
+            if row["mechanism"] not in ("", "none"):
+                words.insert(2, f"{row['mechanism']} {row['epsilon']}")
+            digits = 3 if row["unit"] == "fraction" else 1
+            printed = f"{row['theirs']:.{digits}f}" + (
+                "" if row["theirs_std"] is None else f" ± {row['theirs_std']:.{digits}f}"
+            )
+            ours = f"{row['published_ours']:.{digits}f} ± {row['published_ours_std']:.{digits}f}"
+            z = "" if row["published_z"] is None else f"{row['published_z']:+.1f}"
+            lines.append(f"| {result.paper.name}:{result.table} | {', '.join(words)} | {printed} | {ours} | {z} |")
+    return "\n".join(lines)
 
 
 def pages() -> str:

@@ -52,6 +52,11 @@ class AttackConfig(Frozen):
         default=False, description="Attack the model without KProp in front, as GraphPrivatizer's code did."
     )
 
+    answer: Literal["logits", "probabilities", "labels"] = Field(
+        default="logits", description="What the attacked service answers; exact influence needs logits."
+    )
+    dtype: Literal["float64", "float32"] = Field(default="float64", description="Precision the service computes in.")
+
     _names = field_validator("name")(canonical)
 
 

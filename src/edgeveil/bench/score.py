@@ -29,7 +29,7 @@ from edgeveil.metrics.protocol import (
     subset_truth,
 )
 from edgeveil.release.release import Release
-from edgeveil.release.target import LocalTarget, Target
+from edgeveil.release.target import AnswerKind, LocalTarget, Target
 from edgeveil.seeds import stream
 
 __all__ = ["Attacked", "attack_release", "rows_of", "shared_target"]
@@ -50,9 +50,9 @@ class Attacked:
     nodes: NDArray[np.int64] | None
 
 
-def shared_target(release: Release) -> LocalTarget:
+def shared_target(release: Release, answer: AnswerKind = "logits", dtype: str = "float64") -> LocalTarget:
     """A target whose exact influence is computed once per node set, however many attacks and variants ask for it."""
-    target = Target.local(release)
+    target = Target.local(release, answer, dtype=dtype)
     known: dict[bytes, Any] = {}
     compute = target.influence
     if compute is not None:
@@ -84,13 +84,16 @@ def attack_release(release: Release, graph: Graph, configs: tuple[AttackConfig, 
             for sample in sample_seeds(config, seed):
                 key = (config.protocol, degree, sample, config.nodes, config.pair_variant)
                 samples.setdefault(key, []).append(config)
-    target = cache(lambda bypass: shared_target(without_kprop(release) if bypass else release))
+
+    @cache
+    def target(bypass: bool, answer: AnswerKind, dtype: str) -> LocalTarget:
+        return shared_target(without_kprop(release) if bypass else release, answer, dtype)
+
     for (protocol, degree, sample, size, variant), members in samples.items():
         nodes, pairs = _draw(graph, protocol, degree, sample, size, variant)
         for config in members:
-            result = run_attack(
-                target(config.bypass_kprop), config.name, nodes, pairs=pairs, seed=sample, **config.params
-            )
+            service = target(config.bypass_kprop, config.answer, config.dtype)
+            result = run_attack(service, config.name, nodes, pairs=pairs, seed=sample, **config.params)
             truth = subset_truth(graph, result.pairs)
             yield Attacked(config, result, truth, degree, sample, nodes)
 
@@ -135,6 +138,8 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         params["pairs"] = config.pair_variant
     if config.bypass_kprop:
         params["bypass_kprop"] = True
+    if (config.answer, config.dtype) != ("logits", "float64"):
+        params["target"] = f"{config.answer}, {config.dtype}"
     common = {
         **labels,
         "params": params,

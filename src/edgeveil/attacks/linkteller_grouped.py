@@ -88,6 +88,7 @@ class _Rounds:
         self._probe, self._count, self._share, self._rng = probe, count, share, rng
         self._design: list[Array] = []
         self._answers: list[Array] = []
+        self._heard: list[Array] = []
         self._open = np.ones((count, count), dtype=bool)
 
     def ask(self, questions: int, senders: Array) -> None:
@@ -103,6 +104,7 @@ class _Rounds:
             answer = self._probe.respond(moved, signs[moved])
             self._design.append(signs)
             self._answers.append(answer)
+            self._heard.append(self._probe.heard)
             if exact:
                 still = ~answer.any(axis=1)
                 self._open[np.ix_(still, moved)] = False
@@ -111,7 +113,7 @@ class _Rounds:
         """Influence norms [receivers, senders] from everything asked so far."""
         answers, design = np.stack(self._answers, axis=1), np.stack(self._design)
         limit = max(1, min(len(design) // 2, self._count))
-        return group_omp(answers, design, self._open, NOISE * self._probe.floor, limit)
+        return group_omp(answers, design, self._open, NOISE * self._probe.floor, limit, np.stack(self._heard, axis=1))
 
     def undecided(self, explained: Array) -> Array:
         """Senders that some receiver with an unexplained answer may still depend on."""

@@ -72,6 +72,7 @@ class Probe:
         base = np.mean(raw, axis=0)
         self._weight = self._weights(base)
         self.base = self._read(base)
+        self.heard = self._graded(base)  # of the last answer: own nodes it says something graded about
         self.delta = self._step() if delta is None else float(delta)
 
     @property
@@ -92,7 +93,15 @@ class Probe:
             moved = partly
         nodes = self._view.nodes[at]
         raw = [self._target.query(features=moved, nodes=nodes)[self._view.nodes] for _ in range(self._repeats)]
-        return (self._read(np.mean(raw, axis=0)) - self.base) / self.delta
+        answer = np.mean(raw, axis=0)
+        self.heard = self._graded(answer)
+        return (self._read(answer) - self.base) / self.delta
+
+    def _graded(self, answer: Float) -> Any:
+        """Own nodes whose answer did not end at a rounding stop (all probability in one class)."""
+        if self._weight is None or not self.resolution.rounded:
+            return np.ones(len(answer), dtype=bool)
+        return np.sort(answer, axis=1)[:, -2] > 0.5 * self.resolution.step
 
     @property
     def floor(self) -> Float:

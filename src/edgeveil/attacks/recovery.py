@@ -27,20 +27,23 @@ class Recovered:
     explained: Array
 
 
-def group_omp(answers: Array, design: Array, open_: Array, noise: Array, limit: int) -> Recovered:
+def group_omp(
+    answers: Array, design: Array, open_: Array, noise: Array, limit: int, heard: Array | None = None
+) -> Recovered:
     """Recover ||x_v|| for every receiver.
 
-    `answers` [receivers, queries, classes]; `design` [queries, senders]; `open_` [receivers, senders]: senders not yet
-    excluded; `noise` [receivers]: norm of one answer's error; at most `limit` senders are picked per receiver. The
+    `answers` [receivers, queries, classes]; `heard` [receivers, queries]: which of them count (default all); `design`
+    [queries, senders]; `open_` [receivers, senders]: senders not yet excluded; `noise` [receivers]: norm of one answer's error; at most `limit` senders are picked per receiver. The
     others get the size at which their column still fits the residual, which orders them below the picked ones.
     """
     receivers, queries, classes = answers.shape
     senders = design.shape[1]
     step = max(1, BLOCK // max(senders * classes + queries * limit, 1))
+    heard = np.ones((receivers, queries), dtype=bool) if heard is None else heard
     norms, explained = np.zeros((receivers, senders)), np.zeros(receivers, dtype=bool)
     for at in range(0, receivers, step):
         part = slice(at, at + step)
-        solver = _Pursuit(answers[part], design, open_[part], noise[part], limit)
+        solver = _Pursuit(answers[part], heard[part], design, open_[part], noise[part], limit)
         norms[part], explained[part] = solver.run()
     return Recovered(norms, explained)
 
@@ -48,11 +51,13 @@ def group_omp(answers: Array, design: Array, open_: Array, noise: Array, limit: 
 class _Pursuit:
     """One block of receivers. `basis` is the Gram-Schmidt basis of the picked columns, `triangle` its coefficients."""
 
-    def __init__(self, answers: Array, design: Array, open_: Array, noise: Array, limit: int) -> None:
+    def __init__(self, answers: Array, heard: Array, design: Array, open_: Array, noise: Array, limit: int) -> None:
         count, queries, classes = answers.shape
-        self.answers, self.design, self.limit = answers, design, limit
-        asked = design.any(axis=0)
-        self.size = np.where(asked, np.linalg.norm(design, axis=0), 1.0)
+        answers = answers * heard[:, :, None]
+        self.answers, self.heard, self.design, self.limit = answers, heard, design, limit
+        self.size = np.sqrt(heard @ design**2)
+        asked = self.size > 0
+        self.size[~asked] = 1.0
         self.match = np.einsum("qv,uqc->uvc", design, answers, optimize=True)
         self.open = open_ & asked
         self.basis = np.zeros((count, queries, limit))
@@ -60,7 +65,7 @@ class _Pursuit:
         self.shares = np.zeros((count, limit, classes))
         self.picked = np.full((count, limit), -1)
         self.left = (answers**2).sum(axis=(1, 2))
-        self.enough = np.maximum(queries * noise**2, 1e-18 * self.left)
+        self.enough = np.maximum(heard.sum(axis=1) * noise**2, 1e-18 * self.left)
         self.explained = np.maximum(self.enough, EXPLAINED**2 * self.left)
 
     def run(self) -> tuple[Array, Array]:
@@ -82,14 +87,14 @@ class _Pursuit:
         active = (fit[rows, best] > 0) & (self.left > self.enough)
         if not active.any():
             return False
-        column = self.design[:, best].T.copy()
+        column = self.design[:, best].T * self.heard
         inner = np.zeros((len(rows), k))
         for _ in range(2):  # twice is enough for full orthogonality
             again = np.einsum("uqk,uq->uk", self.basis[:, :, :k], column)
             column -= np.einsum("uqk,uk->uq", self.basis[:, :, :k], again)
             inner += again
         height = np.linalg.norm(column, axis=1)
-        new = active & (height > 1e-8 * self.size[best])
+        new = active & (height > 1e-8 * self.size[rows, best])
         unit = np.where(new[:, None], column / np.where(height > 0, height, 1.0)[:, None], 0.0)
         self.basis[:, :, k] = unit
         self.triangle[:, :k, k] = np.where(new[:, None], inner, 0.0)

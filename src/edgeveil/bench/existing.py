@@ -25,11 +25,17 @@ def leak_only(plan: AuditPlan, target: Any, truth: Graph, name: str = "existing 
             "give the graph it was made for"
         )
     nodes = choose_nodes(truth, plan.nodes, derive(plan.seed, "attacked nodes"))
-    known = truth.x if getattr(target, "features", None) is None else None
     attacks = {
         a: {"queries": plan.queries} if a == "linkteller-grouped" else {} for a in plan.attacks if _fits(a, target)
     }
-    leak = measure_leak(target, truth, nodes, attacks, seed=plan.seed, features=known)
+    if not attacks:
+        raise InputError(
+            f"none of {', '.join(plan.attacks)} fits what this model answers and what is known of its features"
+        )
+    leak = measure_leak(target, truth, nodes, attacks, seed=plan.seed)
+    skipped = [a for a in plan.attacks if a not in attacks]
+    if skipped:
+        leak.notes.append(f"not run, because answers or features do not suffice: {', '.join(skipped)}")
     base = {"protocol": "subset", "degree": "unconstrained", "n_nodes": len(nodes), "seed": plan.seed}
     if isinstance(target, Release):
         labels, statement = release_labels(target, seed=plan.seed), target.guarantee.statement()
@@ -45,13 +51,16 @@ def leak_only(plan: AuditPlan, target: Any, truth: Graph, name: str = "existing 
         "notes": leak.notes,
         "leak": {k: v for k, v in asdict(leak).items() if k != "figures"},
         "utility_by_degree": [],
-        "budget": budget_curve(target, truth, nodes, plan.seed, known) if isinstance(target, Release) else [],
+        "budget": budget_curve(target, truth, nodes, plan.seed) if isinstance(target, Release) else [],
     }
     out: dict[str, Any] = plain(result)
     return out
 
 
 def _fits(attack: str, target: Any) -> bool:
-    """Whether the target's answers are rich enough for the attack."""
+    """Whether the target's answers are rich enough, and its features known in its own space, as the attack needs."""
     needs = ATTACKS.get(attack).needs
+    probing = attack.startswith("linkteller") and getattr(target, "influence", None) is None  # perturbs known rows
+    if (probing or "features" in needs) and getattr(target, "features", None) is None:
+        return False
     return not ("graded answers" in needs and getattr(target, "answer_kind", "logits") == "labels")

@@ -60,7 +60,7 @@ def attack(
     """
     if (release is None) == (url is None):
         raise UsageError("name what to attack: either --release DIR or --url URL")
-    known = None if features is None else _read_features(features)
+    known = None if features is None else read_features(features)
     target = _open(release, url, key, known, snapshot, pause, retries)
     chosen = _choose(nodes, target.num_nodes, seed)
     if hasattr(target, "restrict"):
@@ -108,7 +108,8 @@ def _open(
     return Target.local(Release.load(release))
 
 
-def _read_features(path: Path) -> Any:
+def read_features(path: Path) -> Any:
+    """Features in model space from an array file or from a saved release."""
     import numpy as np
     import scipy.sparse as sp
 

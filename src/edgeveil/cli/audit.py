@@ -73,6 +73,9 @@ def audit(
     release: Annotated[Path | None, typer.Option(help="Audit this saved release instead of training.")] = None,
     url: Annotated[str | None, typer.Option(help="Audit a live server instead of training.")] = None,
     key: Annotated[str | None, typer.Option(envvar="EDGEVEIL_KEY", help="API key for --url.")] = None,
+    model_features: Annotated[
+        Path | None, typer.Option(help="For --url: features as the server's model sees them: npy, npz, or a release.")
+    ] = None,
     callable_: Annotated[
         str | None, typer.Option("--callable", help="Audit a Python function pkg.module:name.")
     ] = None,
@@ -110,7 +113,7 @@ def audit(
     if existing:
         from edgeveil.cli.existing import audit_existing
 
-        results = audit_existing(plan, other or train, release, url, key, callable_)
+        results = audit_existing(plan, other or train, release, url, key, callable_, model_features)
     else:
         results, failures = run_plan(plan, train, other, executor, workers, out)
         verified = _verify(plan)

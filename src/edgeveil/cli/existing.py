@@ -17,7 +17,13 @@ __all__ = ["audit_existing", "open_callable"]
 
 
 def audit_existing(
-    plan: AuditPlan, truth: Graph, release: Path | None, url: str | None, key: str | None, function: str | None
+    plan: AuditPlan,
+    truth: Graph,
+    release: Path | None,
+    url: str | None,
+    key: str | None,
+    function: str | None,
+    model_features: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Attack an existing model and compare with the true edges; labels are not needed."""
     from edgeveil.bench.existing import leak_only
@@ -27,9 +33,13 @@ def audit_existing(
 
         return [leak_only(plan, Release.load(release), truth)]
     if url is not None:
+        from edgeveil.cli.attack import read_features
         from edgeveil.release.remote import HttpTarget
 
-        return [leak_only(plan, HttpTarget(url, key=key), truth, name=url)]
+        if model_features is None:
+            say("no --model-features: only attacks that need no features are run against the server")
+        known = None if model_features is None else read_features(model_features)
+        return [leak_only(plan, HttpTarget(url, key=key, features=known), truth, name=url)]
     assert function is not None
     return [leak_only(plan, open_callable(function, truth), truth, name=function)]
 

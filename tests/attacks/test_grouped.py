@@ -132,6 +132,19 @@ def test_pursuit_recovers_sparse_rows_exactly():
     assert np.allclose(got.norms, np.linalg.norm(truth, axis=2), atol=1e-8)
 
 
+def test_pursuit_ignores_answers_that_do_not_count():
+    rng = np.random.default_rng(3)
+    truth = np.zeros((10, 60, 2))
+    for u in range(10):
+        truth[u, rng.choice(60, 4, replace=False)] = rng.normal(size=(4, 2))
+    design = rng.choice([-1.0, 1.0], (50, 60))
+    answers = np.einsum("qv,uvc->uqc", design, truth)
+    heard = rng.random((10, 50)) < 0.8
+    answers[~heard] = 1e6
+    got = group_omp(answers, design, np.ones((10, 60), bool), np.zeros(10), 20, heard)
+    assert np.allclose(got.norms, np.linalg.norm(truth, axis=2), atol=1e-7)
+
+
 def test_pursuit_never_picks_what_is_excluded():
     rng = np.random.default_rng(2)
     design = rng.choice([-1.0, 1.0], (10, 12))

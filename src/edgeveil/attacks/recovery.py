@@ -33,8 +33,9 @@ def group_omp(
     """Recover ||x_v|| for every receiver.
 
     `answers` [receivers, queries, classes]; `heard` [receivers, queries]: which of them count (default all); `design`
-    [queries, senders]; `open_` [receivers, senders]: senders not yet excluded; `noise` [receivers]: norm of one answer's error; at most `limit` senders are picked per receiver. The
-    others get the size at which their column still fits the residual, which orders them below the picked ones.
+    [queries, senders]; `open_` [receivers, senders]: senders not yet excluded; `noise` [receivers]: norm of one
+    answer's error; at most `limit` senders are picked per receiver. The others get the size at which their column
+    still fits the residual, which orders them below the picked ones.
     """
     receivers, queries, classes = answers.shape
     senders = design.shape[1]

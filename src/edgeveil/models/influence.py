@@ -109,14 +109,14 @@ class _Pass:
         return whole[:, self.receivers].tocsr() if last else whole
 
     def batches(self, senders: Array, size: int) -> list[Any]:
-        """Rows of the result, halving a batch that reaches too far."""
+        """Rows of the result, cutting a batch that reaches too far in four."""
         out: list[Any] = []
         for at in range(0, len(senders), size):
             part = senders[at : at + size]
             try:
                 out.append(self.batch(part))
             except TooMany:
-                out.extend(self.batches(part, (len(part) + 1) // 2))
+                out.extend(self.batches(part, (len(part) + 3) // 4))
         return out
 
     def batch(self, senders: Array) -> sp.csr_matrix:
@@ -157,23 +157,27 @@ class _Pass:
 
     def _linear(self, t: Tangents, kind: str, value: Array, own: Array | None, last: bool) -> Tangents:
         """P (value) + own."""
-        if value.size > LIMIT and t.num_queries > 1:
-            raise TooMany
         columns = self.columns(kind, last)
         n = columns.shape[1]
         if own is None:
             keys, carry = t.hop(columns)
-            return t.at(keys, carry @ value, n)
+            return t.at(keys, _carried(t, carry, value), n)
         stay = self._stay(last)
         keys, carry = t.hop(_union(columns, stay))
         moved, kept = t.hop(stay)
-        out = carry @ value
+        out = _carried(t, carry, value)
         out[np.searchsorted(keys, moved)] += kept @ own
         return t.at(keys, out, n)
 
     def _stay(self, last: bool) -> Any:
         whole = sp.identity(self.structure.num_nodes, format="csr")
         return whole[:, self.receivers].tocsr() if last else whole
+
+
+def _carried(t: Tangents, carry: Any, value: Array) -> Array:
+    if carry.shape[0] * value.shape[1] > LIMIT and t.num_queries > 1:
+        raise TooMany
+    return carry @ value  # type: ignore[no-any-return]
 
 
 def _union(columns: Any, stay: Any) -> Any:

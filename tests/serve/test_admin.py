@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
 import edgeveil as ev
+from browser import chromium
+from edgeveil.serve.guard import Decision
 
 
 @pytest.fixture
@@ -91,91 +87,32 @@ def test_markup_is_escaped(server: Any) -> None:
 # -- a real browser ---------------------------------------------------------------------------------------------------
 
 
-def find_browser() -> tuple[str, str] | None:
-    for _ in range(2):
-        browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-        if browser and driver:
-            return browser, driver
-        if os.environ.get("CI") != "true":
-            return None
-        command = ["apt-get", "install", "-y", "-q", "chromium", "chromium-driver"]
-        subprocess.run(command, check=False, capture_output=True)
-    return None
+class Page:
+    """What the operator sees; every look waits for the answer to the last click, as a person does."""
 
+    def __init__(self, driver: Any) -> None:
+        from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+        from selenium.webdriver.support.ui import WebDriverWait
 
-class Browser:
-    """The few WebDriver calls that are needed, over the driver's own HTTP interface."""
-
-    def __init__(self, url: str, browser: str, profile: Path) -> None:
-        self._client = httpx.Client(base_url=url, timeout=60, trust_env=False)
-        flags = [
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            f"--user-data-dir={profile}",
-        ]
-        options = {"binary": browser, "args": flags}
-        wanted = {"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options}}}
-        answer = self._client.post("/session", json=wanted).json()["value"]
-        assert "sessionId" in answer, answer
-        self._path = f"/session/{answer['sessionId']}"
-
-    def _post(self, path: str, **body: Any) -> Any:
-        answer = self._client.post(self._path + path, json=body)
-        assert answer.status_code == 200, answer.text
-        return answer.json()["value"]
-
-    def open(self, url: str) -> None:
-        self._post("/url", url=url)
-
-    def find(self, selector: str) -> str:
-        return str(next(iter(self._post("/element", using="css selector", value=selector).values())))
+        self.driver = driver
+        passing = (NoSuchElementException, StaleElementReferenceException)
+        self._wait = WebDriverWait(driver, 60, poll_frequency=0.05, ignored_exceptions=passing)
 
     def write(self, selector: str, text: str) -> None:
-        self._post(f"/element/{self.find(selector)}/value", text=text)
+        self._wait.until(lambda d: d.find_element("css selector", selector)).send_keys(text)
 
     def click(self, selector: str) -> None:
-        self._post(f"/element/{self.find(selector)}/click")
+        self._wait.until(lambda d: d.find_element("css selector", selector)).click()
 
-    def text(self, selector: str) -> str:
-        return str(self._client.get(f"{self._path}/element/{self.find(selector)}/text").json()["value"])
+    def shows(self, selector: str, *parts: str) -> bool:
+        def read(driver: Any) -> bool:
+            text = driver.find_element("css selector", selector).text
+            return all(part in text for part in parts)
 
-    def source(self) -> str:
-        return str(self._client.get(f"{self._path}/source").json()["value"])
-
-    def log(self) -> list[dict[str, Any]]:
-        return list(self._post("/se/log", type="browser"))
-
-    def close(self) -> None:
-        self._client.delete(self._path)
-        self._client.close()
+        return bool(self._wait.until(read, f"{selector} never showed {parts}"))
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    found = find_browser()
-    if found is None:
-        pytest.skip("no Chromium here (apt-get install chromium chromium-driver, or CI=true to let the tests do it)")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    driver = subprocess.Popen([found[1], f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    for _ in range(200):
-        try:
-            if httpx.get(f"{url}/status", trust_env=False).json()["value"]["ready"]:
-                break
-        except httpx.TransportError:
-            time.sleep(0.05)
-    window = Browser(url, found[0], tmp_path / "profile")
-    yield window
-    window.close()
-    driver.terminate()
-    driver.wait(20)
-
-
-def test_the_operator_in_chromium(server: Any, browser: Browser, graph: ev.Graph) -> None:
+def test_the_operator_in_chromium(server: Any, graph: ev.Graph) -> None:
     """Log in, read budget and review list, revoke a key with one click, leave."""
     admin, _ = server.service.keys.add("alice", "admin")
     bob = server.key("bob", "curate", epsilon=3.0)
@@ -183,28 +120,27 @@ def test_the_operator_in_chromium(server: Any, browser: Browser, graph: ev.Graph
     assert server.post("/v1/snapshots", bob, json=made).status_code == 200
     server.post("/v1/predict", bob, json={"nodes": [0]})
     bob_id = next(key.id for key in server.service.keys.list() if key.tenant == "bob")
-    from edgeveil.serve.guard import Decision
-
     server.service.watch._review(bob_id, "bob", Decision("review", "single", 8, 8))
 
-    browser.open(f"{server.url}/admin")
-    browser.write("#key", "wrong")
-    browser.click("#enter")
-    assert "unknown" in browser.text("#message")
-    browser.write("#key", admin)
-    browser.click("#enter")
-    assert "2-differential privacy" in browser.text("#guarantee")
-    budget = browser.text("#epsilon")
-    assert "edges:graph 3.5 6 2.5" in budget and "tenant:bob 1.5 3 1.5" in budget
-    assert "bob" in browser.text("#traffic") and "monday" in browser.text("#snapshots")
-    assert "single 8 review" in browser.text("#reviews")
-    assert browser.text(f"#state-{bob_id}") == "active"
-    browser.click(f"#revoke-{bob_id}")
-    assert browser.text(f"#state-{bob_id}") == "revoked"
-    assert server.post("/v1/predict", bob, json={"nodes": [0]}).json()["error"]["code"] == "revoked_key"
-    browser.click(f"#clear-{bob_id}")
-    assert browser.text("#reviews") == "Nothing to review."
-    complaints = [entry["message"] for entry in browser.log() if entry["level"] == "SEVERE"]
-    assert not [c for c in complaints if "favicon" not in c and "401" not in c]
-    browser.click("#logout")
-    assert "Admin key" in browser.source()
+    with chromium() as driver:
+        page = Page(driver)
+        driver.get(f"{server.url}/admin")
+        page.write("#key", "wrong")
+        page.click("#enter")
+        assert page.shows("#message", "unknown")
+        page.write("#key", admin)
+        page.click("#enter")
+        assert page.shows("#guarantee", "2-differential privacy")
+        assert page.shows("#epsilon", "edges:graph 3.5 6 2.5", "tenant:bob 1.5 3 1.5")
+        assert page.shows("#traffic", "bob") and page.shows("#snapshots", "monday")
+        assert page.shows("#reviews", "single 8 review")
+        assert page.shows(f"#state-{bob_id}", "active")
+        page.click(f"#revoke-{bob_id}")
+        assert page.shows(f"#state-{bob_id}", "revoked")
+        assert server.post("/v1/predict", bob, json={"nodes": [0]}).json()["error"]["code"] == "revoked_key"
+        page.click(f"#clear-{bob_id}")
+        assert page.shows("#reviews", "Nothing to review.")
+        complaints = [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+        assert not [c for c in complaints if "favicon" not in c and "401" not in c]
+        page.click("#logout")
+        assert page.shows("body", "Admin key")

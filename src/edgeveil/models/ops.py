@@ -62,13 +62,30 @@ def kept(shape: torch.Size, dropout: float) -> tuple[Tensor, float]:
     return bits[:count].view(shape) < level - 32768, level / 65536
 
 
+class _ReluDropout(torch.autograd.Function):
+    """relu(x) times a mask of 0 and `scale`; the output alone tells where the gradient passes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
+        out = torch.clamp_min(x, 0.0).mul_(mask)
+        ctx.save_for_backward(out)
+        ctx.scale = scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (out,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grad, out, 0.0).mul_(ctx.scale), None, None
+
+
 def activate(x: Tensor, activation: str, dropout: float) -> Tensor:
-    """Activation, then dropout (0 outside training); ReLU and dropout are one multiplication. May reuse x."""
+    """Activation, then dropout (0 outside training); ReLU and dropout share their backward pass. May reuse x."""
     if activation == "relu":
         if dropout == 0.0:
             return torch.relu(x) if torch.is_grad_enabled() else torch.relu_(x)
         mask, share = kept(x.shape, dropout)
-        return x * (mask & (x.detach() > 0)).to(x.dtype).mul_(1.0 / share)
+        dropped: Tensor = _ReluDropout.apply(x, mask.to(x.dtype).mul_(1.0 / share), 1.0 / share)  # type: ignore[no-untyped-call]
+        return dropped
     out = torch.selu(x) if activation == "selu" else functional.elu(x)
     if dropout == 0.0:
         return out

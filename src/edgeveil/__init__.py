@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from edgeveil.release.release import Release as Release
     from edgeveil.release.target import AttackerView as AttackerView
     from edgeveil.release.target import Target as Target
+    from edgeveil.report.api import Audit as Audit
+    from edgeveil.report.api import advise as advise
+    from edgeveil.report.api import audit as audit
 
 _HOMES = {
     "Graph": "edgeveil.graph.graph",
@@ -42,6 +45,9 @@ _HOMES = {
     "AttackResult": "edgeveil.attacks.base",
     "Budget": "edgeveil.privacy.budget",
     "Guarantee": "edgeveil.privacy.guarantee",
+    "Audit": "edgeveil.report.api",
+    "audit": "edgeveil.report.api",
+    "advise": "edgeveil.report.api",
 }
 _MODULES = ("metrics",)
 

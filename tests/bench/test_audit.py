@@ -60,7 +60,7 @@ def test_finished_parts_are_not_repeated(tmp_path: Path) -> None:
 
 
 def test_one_failing_release_does_not_stop_the_others(tmp_path: Path) -> None:
-    plan = AuditPlan(defences=("none", "mlp"), attacks=("linkteller",), nodes=40, preset="nonesuch")
+    plan = AuditPlan(defences=("none", "mlp"), attacks=("linkteller",), nodes=40, setting="nonesuch")
     results, failures = run_audit(plan, toy(), None, Serial(), tmp_path / "c")
     assert not results and len(failures) == 2 and "nonesuch" in failures[0]
 

@@ -83,7 +83,7 @@ def test_the_sweet_spot_needs_both_sides_and_the_best_must_be_sound(audit: Audit
 def test_the_verdict_speaks_plainly(audit: AuditData) -> None:
     lines = verdict(audit, summarise(audit.rows))
     assert "gives away 80 % of the edges among 60 nodes" in lines[0]
-    assert "LPGNet-2 at ε = 4 keeps 90 % of its utility" in lines[1] and "12 %" in lines[1]
+    assert "LPGNet-2 at ε = 4 keeps 90 % of the GCN's utility" in lines[1] and "12 %" in lines[1]
     assert any("GP-t claims" in line for line in lines) and any("thin" in line for line in lines)
 
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from edgeveil.bench.audit import AuditPlan
+from edgeveil.bench.audit import MIN_EDGES, AuditPlan
+from edgeveil.graph.graph import Graph
+from edgeveil.graph.splits import apply_split
 from edgeveil.privacy.budget import exact
 
-__all__ = ["Advice", "Choice", "advise", "choosing_cost"]
+__all__ = ["Advice", "Choice", "advise", "choosing_cost", "conclude", "rank", "with_validation"]
 
-THIN_RUNS, THIN_EDGES = 3, 30
+THIN_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Choice:
     attack: str | None = None
 
 
-@dataclass
+@dataclass(repr=False)
 class Advice:
     """What to do, how sure that is, and what finding out has cost."""
 
@@ -45,6 +47,17 @@ class Advice:
     missed: list[str] = field(default_factory=list)  # defences that never reach the floor
     cost: Fraction = Fraction(0)
     words: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        chosen = ", ".join(f"{c.defence} at {c.epsilon:g}" for c in rank(self.choices)) or "nothing"
+        return f"Advice(above {self.floor:.3f}, {self.floor_is}: {chosen})\n" + "\n".join(f"  {w}" for w in self.words)
+
+
+def with_validation(graph: Graph, seed: int = 0) -> Graph:
+    """A graph without validation nodes is cut 80:20, disjoint and seeded, as App. G6 does with twitch-ES."""
+    if graph.masks is not None and graph.masks.val.any():
+        return graph
+    return apply_split(graph, "80:20", seed)
 
 
 def choosing_cost(plan: AuditPlan) -> Fraction:
@@ -99,7 +112,7 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
         )
     if plan.runs < THIN_RUNS:
         words.append(f"Evidence is thin: {plan.runs} run(s); repeat with --runs 5 before deciding.")
-    if edges < THIN_EDGES:
+    if edges < MIN_EDGES:
         words.append(f"Evidence is thin: only {edges} true edges among the attacked nodes; attack more with --nodes.")
     if choose_on is None:
         words.append(

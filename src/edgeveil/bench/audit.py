@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.attacks.api import attack
+from edgeveil.attacks.base import ATTACKS
 from edgeveil.bench.code import code_digest
 from edgeveil.bench.config import content_id
 from edgeveil.bench.executors import Executor
@@ -29,13 +30,26 @@ from edgeveil.defences.api import defend
 from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.splits import apply_split
 from edgeveil.metrics.protocol import subset
 from edgeveil.metrics.ranking import at_count, ranking
 from edgeveil.metrics.utility import predicted
+from edgeveil.models.presets import preset
 from edgeveil.release.release import Release
 from edgeveil.seeds import derive
 
-__all__ = ["DEFAULT_ATTACKS", "DEFAULT_DEFENCES", "AuditPlan", "audit_task", "audit_tasks", "choose_nodes", "run_audit"]
+__all__ = [
+    "DEFAULT_ATTACKS",
+    "DEFAULT_DEFENCES",
+    "MIN_EDGES",
+    "AuditPlan",
+    "audit_task",
+    "audit_tasks",
+    "check_plan",
+    "choose_nodes",
+    "run_audit",
+    "with_default_split",
+]
 
 DEFAULT_DEFENCES = ("none", "mlp", "edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-t")
 DEFAULT_ATTACKS = ("linkteller", "linkteller-grouped", "lsa2-post", "lsa2-attr")
@@ -212,6 +226,11 @@ def describe(task: Task) -> str:
     return f"{task.config['defence']}{'' if epsilon is None else f' ε={epsilon:g}'}, seed {task.config['run_seed']}"
 
 
+def with_default_split(graph: Graph, seed: int = 0) -> Graph:
+    """Own graphs come without masks: half of the labelled nodes train, a quarter each validates and tests."""
+    return graph if graph.y is None or graph.masks is not None else apply_split(graph, "50:25:25", seed)
+
+
 def check_plan(plan: AuditPlan, graph: Graph) -> None:
     """Refuse early what would fail late."""
     if graph.num_edges == 0:
@@ -220,6 +239,8 @@ def check_plan(plan: AuditPlan, graph: Graph) -> None:
         raise InputError(
             f"{graph.name} has no labels; a model cannot be trained (audit an existing one with --release or --url)"
         )
+    if graph.x is None:
+        raise InputError(f"{graph.name} has no features, and every model here needs them")
     labelled = graph.y if graph.multilabel else graph.y[graph.y >= 0]
     if not graph.multilabel and len(np.unique(labelled)) < 2:
         raise InputError(f"{graph.name} has one class only; a classifier has nothing to learn")
@@ -229,6 +250,9 @@ def check_plan(plan: AuditPlan, graph: Graph) -> None:
     if bad:
         raise InputError(f"epsilon must be > 0, got {bad[0]:g}")
     list(plan.cells())
+    preset(plan.preset, graph.name, plan.model)
+    for name in plan.attacks:
+        ATTACKS.get(name)
 
 
 def read_kept(path: Path) -> dict[str, dict[str, Any]]:

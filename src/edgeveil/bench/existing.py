@@ -24,7 +24,11 @@ def leak_only(plan: AuditPlan, target: Any, truth: Graph, name: str = "existing 
             f"the model answers for {target.num_nodes} nodes, but {truth.name} has {truth.num_nodes}; "
             "give the graph it was made for"
         )
+    if truth.num_edges == 0:
+        raise InputError(f"{truth.name} has no edges: there is nothing to find")
     nodes = choose_nodes(truth, plan.nodes, derive(plan.seed, "attacked nodes"))
+    if hasattr(target, "restrict"):
+        target.restrict(nodes)  # every row that a server sends is paid for
     attacks = {
         a: {"queries": plan.queries} if a == "linkteller-grouped" else {} for a in plan.attacks if _fits(a, target)
     }
@@ -41,7 +45,13 @@ def leak_only(plan: AuditPlan, target: Any, truth: Graph, name: str = "existing 
         labels, statement = release_labels(target, seed=plan.seed), target.guarantee.statement()
         reference = target.guarantee.reference
     else:
-        labels = {"dataset": truth.name, "is_twin": truth.is_twin, "defence": "none", "model": name, "status": "none"}
+        labels = {
+            "dataset": truth.name,
+            "is_twin": truth.is_twin,
+            "defence": "unknown",
+            "model": name,
+            "status": "none",
+        }
         statement, reference = "Nothing is known about how this model was made, so it promises nothing.", ""
     rows = [Row(**{**labels, **base, **figure}).to_json() for figure in leak.figures]
     result = {

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.cli.common import DataRoot, Json, SeedOption, console, load_graph, say, words, write_json_lines
+from edgeveil.cli.common import (
+    DataRoot,
+    Json,
+    SeedOption,
+    console,
+    open_release,
+    say,
+    words,
+    write_json_lines,
+)
+from edgeveil.cli.truth import read_truth
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,6 +48,10 @@ def attack(
     ] = None,
     truth: Annotated[
         str | None, typer.Option(help="True edges to score against: dataset, graph.npz or a csv of edges.")
+    ] = None,
+    ids: Annotated[
+        Path | None,
+        typer.Option(help="For a --truth csv with names: the file, made of one line per node, that the model used."),
     ] = None,
     queries: Annotated[int | None, typer.Option(help="Query budget of linkteller-grouped.")] = None,
     mode: Annotated[str | None, typer.Option(help="exact or query, for linkteller on a release.")] = None,
@@ -70,7 +84,7 @@ def attack(
         from edgeveil.release.recorded import RecordedTarget
 
         asked, known = RecordedTarget(target, transcript), target.features
-    graph = None if truth is None else _read_truth(truth, target.num_nodes, data_root)
+    graph = None if truth is None else read_truth(truth, target.num_nodes, data_root, ids)
     if graph is None and out is None:
         out = Path("scores.csv")
     rows = []
@@ -101,11 +115,10 @@ def _open(
         from edgeveil.release.remote import HttpTarget
 
         return HttpTarget(url, key=key, features=features, snapshot=snapshot, pause=pause, retries=retries)
-    from edgeveil.release.release import Release
     from edgeveil.release.target import Target
 
     assert release is not None
-    return Target.local(Release.load(release))
+    return Target.local(open_release(release))
 
 
 def read_features(path: Path) -> Any:
@@ -114,9 +127,7 @@ def read_features(path: Path) -> Any:
     import scipy.sparse as sp
 
     if (path / "manifest.json").is_file():
-        from edgeveil.release.release import Release
-
-        return Release.load(path).matrix
+        return open_release(path).matrix
     if not path.is_file() or path.suffix not in (".npy", ".npz"):
         raise UsageError(f"no features at {path}; give a .npy or .npz file or the folder of a release")
     found = np.load(path, allow_pickle=False)
@@ -149,33 +160,6 @@ def _choose(text: str, num_nodes: int, seed: int) -> Any:
     if count >= num_nodes:
         return np.arange(num_nodes)
     return np.sort(stream(seed, "attacked nodes").choice(num_nodes, count, replace=False))
-
-
-def _read_truth(name: str, num_nodes: int, data_root: Path | None) -> Graph:
-    path = Path(name)
-    if path.suffix in (".csv", ".tsv") and path.is_file():
-        import numpy as np
-
-        from edgeveil.graph.graph import Graph
-
-        try:
-            table = np.loadtxt(
-                path, delimiter="\t" if path.suffix == ".tsv" else ",", dtype=np.int64, ndmin=2, skiprows=_heads(path)
-            )
-        except ValueError as error:
-            raise UsageError(f"{path} is not a list of node numbers u,v: {error}") from error
-        return Graph.from_edges(table[:, :2].T, num_nodes=num_nodes, name=path.stem)
-    graph = load_graph(name, data_root=data_root)
-    if graph.num_nodes != num_nodes:
-        raise UsageError(f"the model answers for {num_nodes} nodes, but {graph.name} has {graph.num_nodes}")
-    return graph
-
-
-def _heads(path: Path) -> int:
-    """1 when the first line is a header."""
-    with path.open(encoding="utf-8") as file:
-        first = file.readline().replace("\t", ",").split(",")
-    return 0 if all(part.strip().lstrip("-").isdigit() for part in first[:2]) else 1
 
 
 def _run(target: Target, name: str, nodes: Any, features: Any, seed: int, wishes: dict[str, Any]) -> AttackResult:

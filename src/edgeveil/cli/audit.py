@@ -13,13 +13,20 @@ import typer
 from edgeveil.cli.common import (
     DataRoot,
     Edges,
+    ExecutorName,
     Features,
     GraphName,
+    Inference,
     Json,
     Labels,
+    ModelName,
+    NodeCount,
+    PresetName,
+    Runs,
     SeedOption,
     SplitName,
     SplitSeed,
+    Workers,
     load_graph,
     numbers,
     say,
@@ -48,19 +55,17 @@ def audit(
     defence: Annotated[str, typer.Option(help="Defences to try, comma separated.")] = (
         "none,mlp,edgerand,lapgraph,lpgnet-1,lpgnet-2,gp-t"
     ),
-    model: Annotated[str, typer.Option(help="gcn, gat, gatv2, sage, graphconv or transformer.")] = "gcn",
+    model: ModelName = "gcn",
     epsilon: Annotated[str, typer.Option(help="Privacy budgets for one undirected edge, comma separated.")] = "1,2,4,8",
     attack: Annotated[str, typer.Option(help="Attacks, comma separated.")] = (
         "linkteller,linkteller-grouped,lsa2-post,lsa2-attr"
     ),
-    runs: Annotated[int, typer.Option(min=1, help="Repetitions with other seeds.")] = 1,
+    runs: Runs = 1,
     seed: SeedOption = 0,
-    nodes: Annotated[int, typer.Option(min=2, help="Attacked nodes; all pairs among them are guessed.")] = 500,
+    nodes: NodeCount = 500,
     queries: Annotated[int, typer.Option(min=1, help="Query budget of linkteller-grouped.")] = 100,
-    preset: Annotated[
-        str, typer.Option(help="Hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")
-    ] = "default",
-    inference: Annotated[str | None, typer.Option(help="Another graph to answer for and attack (inductive).")] = None,
+    preset: PresetName = "default",
+    inference: Inference = None,
     setting: Annotated[
         str | None, typer.Option(help="transductive, inductive-different or inductive-evolving.")
     ] = None,
@@ -84,8 +89,8 @@ def audit(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for report.html, rows.jsonl and audit.json.")] = Path("audit"),
     json_file: Json = None,
-    executor: Annotated[str, typer.Option(help="serial, processes or ray.")] = "processes",
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one per core.")] = None,
+    executor: ExecutorName = "processes",
+    workers: Workers = None,
 ) -> None:
     """Train the chosen defences over a grid of epsilon, attack each, compare, and write an HTML report.
 
@@ -98,7 +103,7 @@ def audit(
         graph, edges=edges, features=features, labels=labels, split=split, split_seed=split_seed, data_root=data_root,
         default=default,
     )  # fmt: skip
-    train = with_default_split(train, split_seed)
+    train = with_split(train, split_seed)
     plan = AuditPlan(
         defences=tuple(words(defence)), epsilons=tuple(numbers(epsilon)), model=model, attacks=tuple(words(attack)),
         runs=runs, seed=seed, nodes=nodes, queries=queries, preset=preset, setting=setting,
@@ -111,15 +116,24 @@ def audit(
     failures: list[str] = []
     verified: list[dict[str, Any]] = []
     if existing:
-        from edgeveil.cli.existing import audit_existing
+        from edgeveil.cli.existing import audit_existing, check_order
 
+        if edges is not None:
+            check_order(train)
         results = audit_existing(plan, other or train, release, url, key, callable_, model_features)
     else:
         results, failures = run_plan(plan, train, other, executor, workers, out)
-        verified = _verify(plan)
+        from edgeveil.bench.verified import verify_plan
+
+        verified = verify_plan(plan.defences, plan.epsilons, plan.seed)
     if not results:
         raise EdgeveilError("every part of the audit failed:\n" + "\n".join(failures))
-    data = _collect(plan, other or train, results, failures, verified, time.perf_counter() - started)
+    from edgeveil.report.collect import audit_data
+
+    data = audit_data(
+        plan, other or train, results, failures=failures, verified=verified, seconds=time.perf_counter() - started,
+        command=command_line(sys.argv[1:]), existing=bool(existing),
+    )  # fmt: skip
     _show(data, out, json_file)
     if exposed is not None:
         from edgeveil.bench.exposed import write_exposed
@@ -145,25 +159,35 @@ def default_graph(data_root: Path | None) -> str:
     return "cora"
 
 
-def with_default_split(graph: Graph, split_seed: int) -> Graph:
-    """Own graphs come without masks: half of the labelled nodes train, a quarter each validates and tests."""
-    if graph.y is None or graph.masks is not None:
-        return graph
-    from edgeveil.graph.splits import apply_split
+def with_split(graph: Graph, split_seed: int) -> Graph:
+    """The graph with masks; says so when they had to be drawn."""
+    from edgeveil.bench.audit import with_default_split
 
-    say("no train/validation/test masks given: drawing 50:25:25 (choose with --split)")
-    return apply_split(graph, "50:25:25", split_seed)
+    ready = with_default_split(graph, split_seed)
+    if ready is not graph:
+        say("no train/validation/test masks given: drawing 50:25:25 (choose with --split)")
+    return ready
+
+
+def command_line(words: list[str]) -> str:
+    """The command as typed, for the report; an API key is a secret and is left out."""
+    shown, hide = [], False
+    for word in words:
+        shown.append("..." if hide else "--key=..." if word.startswith("--key=") else word)
+        hide = word == "--key"
+    return shlex.join(["edgeveil", *shown])
 
 
 def run_plan(
     plan: AuditPlan, graph: Graph, inference: Graph | None, executor: str, workers: int | None, out: Path
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Train and attack what is not finished, with progress on standard error; results and failures."""
-    from edgeveil.bench.audit import run_audit
+    from edgeveil.bench.audit import check_plan, run_audit
     from edgeveil.bench.executors import make_executor
     from edgeveil.cli.progress import RunProgress
 
     attacked = inference or graph
+    check_plan(plan, attacked)
     if attacked.num_nodes < plan.nodes:
         say(f"{attacked.name} has {attacked.num_nodes} nodes, fewer than {plan.nodes}: all of them are attacked")
     started = time.perf_counter()
@@ -178,35 +202,6 @@ def run_plan(
         return run_audit(plan, graph, inference, make_executor(executor, workers), out / ".cells.jsonl", progress=step)
 
 
-def _verify(plan: AuditPlan) -> list[dict[str, Any]]:
-    from edgeveil.bench.verified import verify_plan
-
-    return verify_plan(plan.defences, plan.epsilons, plan.seed)
-
-
-def _collect(
-    plan: AuditPlan, graph: Graph, results: list[dict[str, Any]], failures: list[str],
-    verified: list[dict[str, Any]], seconds: float,
-) -> AuditData:  # fmt: skip
-    from edgeveil.report.collect import collect, versions
-
-    attacked = min(plan.nodes, graph.num_nodes)
-    settings = {
-        "nodes": attacked,
-        "summary": f"{plan.runs} run{'s' if plan.runs > 1 else ''}, {attacked} nodes attacked, seed {plan.seed}",
-        "method": (
-            f"Each defence trained a {plan.model.upper()} (or its own model) with the {plan.preset} hyper-parameters, "
-            "which are small so that an audit takes minutes. All pairs among the attacked nodes were scored by every "
-            "attack and compared with the true edges; LinkTeller was computed exactly from the model, which gives the "
-            "scores that one query per node would give. Seeded noise: reproducible, not private."
-        ),
-        "command": shlex.join(["edgeveil", *sys.argv[1:]]),
-        "versions": versions(),
-        "seconds": seconds,
-    }
-    return collect(graph, results, settings=settings, failures=failures, verified=verified)
-
-
 def _show(data: AuditData, out: Path, json_file: Path | None) -> None:
     from edgeveil.report.data import write_audit
     from edgeveil.report.terminal import print_audit
@@ -216,6 +211,8 @@ def _show(data: AuditData, out: Path, json_file: Path | None) -> None:
         write_json_lines(json_file, data.rows)
     write_audit(data, out / "audit.json")
     print_audit(data)
+    for note in data.notes:
+        say(f"note: {note}")
     try:
         from edgeveil.report.page import write_report
 

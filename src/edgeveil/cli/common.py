@@ -18,20 +18,29 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from edgeveil.graph.graph import Graph
+    from edgeveil.release.release import Release
 
 __all__ = [
     "DataRoot",
     "Edges",
+    "ExecutorName",
     "Features",
     "GraphName",
+    "Inference",
     "Json",
     "Labels",
+    "ModelName",
+    "NodeCount",
+    "PresetName",
+    "Runs",
     "SeedOption",
     "SplitName",
     "SplitSeed",
+    "Workers",
     "console",
     "load_graph",
     "numbers",
+    "open_release",
     "say",
     "words",
     "write_json_lines",
@@ -52,6 +61,13 @@ SplitSeed = Annotated[int, typer.Option(help="Seed of a drawn split.")]
 SeedOption = Annotated[
     int, typer.Option(help="Seed of everything random; the noise is then reproducible, not private.")
 ]
+ModelName = Annotated[str, typer.Option(help="gcn, gat, gatv2, sage, graphconv or transformer.")]
+Runs = Annotated[int, typer.Option(min=1, help="Repetitions with other seeds.")]
+NodeCount = Annotated[int, typer.Option(min=2, help="Attacked nodes; all pairs among them are guessed.")]
+PresetName = Annotated[str, typer.Option(help="Hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")]
+Inference = Annotated[str | None, typer.Option(help="Another graph to answer for and attack (inductive).")]
+ExecutorName = Annotated[str, typer.Option(help="serial, processes or ray.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one per core.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the rows as JSON Lines to this file.")]
 
 
@@ -137,6 +153,16 @@ def _resplit(graph: Graph, split: str, seed: int) -> Graph:
     from edgeveil.graph.splits import apply_split
 
     return apply_split(graph, split, seed)
+
+
+def open_release(path: Path) -> Release:
+    """A saved release; one that cannot be read is bad usage."""
+    from edgeveil.release.release import Release
+
+    try:
+        return Release.load(path)
+    except StorageError as error:
+        raise UsageError(str(error)) from error
 
 
 def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeveil.cli.common import say
+from edgeveil.cli.common import open_release, say
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
     from edgeveil.bench.audit import AuditPlan
     from edgeveil.graph.graph import Graph
 
-__all__ = ["audit_existing", "open_callable"]
+__all__ = ["audit_existing", "check_order", "open_callable"]
 
 
 def audit_existing(
@@ -29,9 +30,7 @@ def audit_existing(
     from edgeveil.bench.existing import leak_only
 
     if release is not None:
-        from edgeveil.release.release import Release
-
-        return [leak_only(plan, Release.load(release), truth)]
+        return [leak_only(plan, open_release(release), truth)]
     if url is not None:
         from edgeveil.cli.attack import read_features
         from edgeveil.release.remote import HttpTarget
@@ -44,6 +43,16 @@ def audit_existing(
     return [leak_only(plan, open_callable(function, truth), truth, name=function)]
 
 
+def check_order(graph: Graph) -> None:
+    """Names alone do not say which node is the model's number 0; the files the model was made with do."""
+    named = graph.node_ids is not None and not all(str(node).isdecimal() for node in graph.node_ids)
+    if named and graph.x is None and graph.y is None:
+        raise UsageError(
+            f"{graph.name} names its nodes, but not in which order the model numbers them; add the --features (or "
+            "--labels) file that the model was made with"
+        )
+
+
 def open_callable(path: str, graph: Graph) -> Any:
     """A target around ``pkg.module:name``, a function from the full feature matrix to one row of logits per node."""
     from edgeveil.release.target import Target
@@ -51,6 +60,8 @@ def open_callable(path: str, graph: Graph) -> Any:
     module, _, name = path.partition(":")
     if not name:
         raise UsageError(f"--callable wants pkg.module:name, got {path!r}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a file in the current folder, as with python -m
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

@@ -26,10 +26,11 @@ NAMES = {
     "gp-sound": "GP-sound",
     "rr": "2-hop RR",
     "lpgnn": "LPGNN",
+    "unknown": "this model",
 }
 
 
-@dataclass
+@dataclass(repr=False)
 class AuditData:
     """One audit. Lists of plain dictionaries, so that it can be stored as JSON and drawn again later."""
 
@@ -46,6 +47,10 @@ class AuditData:
     homophily: list[dict[str, Any]] = field(default_factory=list)  # class, share
     citations: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what attacks and releases remarked
+
+    def __repr__(self) -> str:
+        return f"AuditData({self.graph['name']!r}: {len(summarise(self.rows))} releases, {len(self.rows):,} rows)"
 
 
 @dataclass(frozen=True)

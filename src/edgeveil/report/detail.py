@@ -17,16 +17,16 @@ def roc_plot(data: AuditData) -> Plot | None:
     """Log-log ROC: what an attacker gains who accepts almost no false alarm."""
     if not data.roc:
         return None
-    with canvas("roc", height=4.6) as (figure, axes):
+    with canvas("roc", height=5.0) as (figure, axes):
         for i, curve in enumerate(data.roc):
             colour, _ = ink_for(curve["defence"])
             style = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (3, 1, 1, 1)))[i % 4]
             axes.plot(curve["fpr"], curve["tpr"], color=colour, ls=style, label=f"{curve['label']}, {curve['attack']}")
         axes.plot([1e-5, 1], [1e-5, 1], color=MUTED, lw=1)
         axes.set(xscale="log", yscale="log", xlim=(1e-5, 1), ylim=(1e-3, 1.2))
-        axes.set_xlabel("false-positive rate (share of non-edges called edges)")
+        axes.set_xlabel("false-positive rate: non-edges called edges")
         axes.set_ylabel("true-positive rate")
-        axes.legend(fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
+        axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=1)
         title = "Attack ROC on logarithmic axes"
         table = [(c["label"], c["attack"], f"{c['auc']:.3f}", percent(c["tpr_at_fpr_001"], 1)) for c in data.roc]
         svg = to_svg(
@@ -47,20 +47,28 @@ def budget_plot(data: AuditData) -> Plot | None:
             axes.plot(
                 [p["queries"] for p in part], [p["recall"] for p in part], color=colour, marker=marker, label=name
             )
-            axes.annotate(percent(part[-1]["recall"]), (part[-1]["queries"], part[-1]["recall"]),
-                          textcoords="offset points", xytext=(6, -3), fontsize=9, color=INK)  # fmt: skip
-        axes.set(ylim=(-0.02, 1.02))
-        axes.set_xlabel("queries the attacker may ask (linkteller-grouped; the largest budget is plain linkteller)")
+            for point, following in zip(part, [*part[1:], part[-1]], strict=True):
+                below = following["recall"] > point["recall"] + 0.02  # clear of the rising line
+                axes.annotate(percent(point["recall"]), (point["queries"], point["recall"]), textcoords="offset points",
+                              xytext=(0, -15 if below else 8), fontsize=9, color=INK, ha="center")  # fmt: skip
+        axes.set(ylim=(-0.02, 1.1))
+        axes.set_xlabel("queries the attacker asks")
         axes.set_ylabel("edges found")
         axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f} %")
         axes.set_xscale("log")
-        axes.legend(fontsize=9)
+        ticks = sorted({p["queries"] for p in data.budget_curves})
+        axes.set_xticks(ticks, [str(t) for t in ticks])
+        axes.minorticks_off()
+        axes.legend(fontsize=9.5, loc="lower right")
         title = "Leakage against the number of queries"
         table = [
             (p["label"], str(p["queries"]), percent(p["recall"], 1), f"{p['auc']:.3f}") for p in data.budget_curves
         ]
         svg = to_svg(figure, "budget", title, "; ".join(f"{t[0]}, {t[1]} queries: {t[2]} of the edges" for t in table))
-    caption = "A query limit stops an attack only below the point where its curve starts to rise."
+    caption = (
+        "The attack is linkteller-grouped, and plain linkteller at the largest budget. A query limit stops it only "
+        "below the point where the curve starts to rise."
+    )
     return Plot("budget", title, svg, caption, ("release", "queries", "edges found", "AUC"), table)
 
 
@@ -70,8 +78,10 @@ def degree_plot(data: AuditData) -> Plot | None:
         return None
     bins = list(dict.fromkeys(p["bin"] for p in data.by_degree))
     names = list(dict.fromkeys(p["label"] for p in data.by_degree))
-    with canvas("degree", height=5.8, rows=2) as (figure, panels):
-        for axes, key, title in zip(panels, ("recall", "utility"), ("edges found", "utility"), strict=True):
+    shown = ["recall", *(["utility"] if any(p["utility"] is not None for p in data.by_degree) else [])]
+    with canvas("degree", height=3.1 + 2.6 * (len(shown) - 1), rows=len(shown)) as (figure, drawn):
+        panels = list(drawn) if len(shown) > 1 else [drawn]
+        for axes, key in zip(panels, shown, strict=True):
             for i, name in enumerate(names):
                 part = {p["bin"]: p for p in data.by_degree if p["label"] == name}
                 colour, _ = ink_for(next(iter(part.values()))["defence"])
@@ -83,11 +93,12 @@ def degree_plot(data: AuditData) -> Plot | None:
                     bars, [f"{100 * (p[key] or 0):.0f}" for p in part.values()], fontsize=8, color=INK, padding=1
                 )
             axes.set_xticks(range(len(bins)), bins)
-            axes.set_ylabel(f"{title} (%)")
+            axes.set_ylabel("edges found (%)" if key == "recall" else "utility (%)")
+            axes.margins(y=0.12)
             axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f}")
             empty_grid(axes)
-        panels[1].set_xlabel("node degree")
-        panels[1].legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3)
+        panels[-1].set_xlabel("node degree")
+        panels[-1].legend(fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.22), ncols=2)
         heading = "Leakage and utility by node degree"
         table = [
             (p["label"], p["bin"], str(p["nodes"]), percent(p["recall"], 1), percent(p["utility"], 1))
@@ -114,12 +125,17 @@ def exposure_plot(data: AuditData) -> Plot | None:
         axes.set_xticks(range(len(bins)), bins)
         axes.set_xlabel("share of a node's edges that the strongest attack finds")
         axes.set_ylabel("nodes")
+        axes.margins(y=0.1)
         empty_grid(axes)
-        axes.legend(fontsize=9)
+        axes.legend(fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.18), ncols=2)
         title = "How exposed are single nodes?"
         table = [(e["label"], b, str(n)) for e in data.exposure for b, n in zip(bins, e["nodes"], strict=True)]
         svg = to_svg(figure, "exposure", title, "; ".join(f"{t[0]}: {t[2]} nodes lose {t[1]}" for t in table))
-    caption = "Counts nodes with an edge inside the attacked set. Which edges they are is never in this file."
+    first = data.exposure[0]
+    caption = (
+        f"{first['label'].capitalize()}: {first['nodes'][-1]:,} of {sum(first['nodes']):,} nodes with an edge among "
+        "the attacked nodes lose all of these edges. Which edges they are is never in this file."
+    )
     return Plot("exposure", title, svg, caption, ("release", "share found", "nodes"), table)
 
 
@@ -131,7 +147,8 @@ def homophily_plot(data: AuditData) -> Plot | None:
         bars = axes.bar(range(len(data.homophily)), [h["share"] for h in data.homophily], color=SERIES[4])
         axes.bar_label(bars, [f"{100 * h['share']:.0f}" for h in data.homophily], fontsize=8.5, color=INK, padding=1)
         axes.set_xticks(range(len(data.homophily)), [str(h["class"]) for h in data.homophily])
-        axes.set(xlabel="class", ylabel="edges inside the class", ylim=(0, 1.08))
+        axes.set(xlabel="class", ylabel="edges inside the class (%)", ylim=(0, 1.08))
+        axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f}")
         empty_grid(axes)
         title = "Homophily: do neighbours share a class?"
         table = [(str(h["class"]), percent(h["share"], 1), str(h["nodes"])) for h in data.homophily]
@@ -147,19 +164,25 @@ def canary_plot(data: AuditData) -> Plot | None:
     items = [v for v in data.verified if v.get("precision") is not None]
     if not items:
         return None
-    with canvas("canaries", height=4.0) as (figure, axes):
+    with canvas("canaries", height=4.2) as (figure, axes):
         for i, item in enumerate(items):
             colour, marker = ink_for(item["defence"])
-            axes.plot([i, i], [0, item["tight"]], color=GRID, lw=7, solid_capstyle="butt")
+            axes.plot([i, i], [0, item["tight"]], color=GRID, lw=8, solid_capstyle="butt")
+            for key, style in (("bound", (0, (1.5, 1))), ("tight", "-")):
+                level = min(item[key], 1.0)
+                axes.plot([i - 0.38, i + 0.38], [level, level], color=MUTED, lw=1.6, ls=style, solid_capstyle="butt")
             low, high = item["interval"]
             axes.plot([i, i], [low, high], color=colour, lw=1.4)
             axes.plot(i, item["precision"], marker=marker, color=colour, ls="none")
         axes.set_xticks(range(len(items)), [f"{v['epsilon']:g}" for v in items], fontsize=9)
-        axes.set(ylim=(0, 1.05), ylabel="precision on planted edges", xlabel="epsilon")
+        axes.set(ylim=(0, 1.05), ylabel="precision on planted edges (%)", xlabel="epsilon")
+        axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f}")
+        axes.plot([], [], color=MUTED, lw=1.6, ls=(0, (1.5, 1)), label="Theorem 6")
+        axes.plot([], [], color=MUTED, lw=1.6, label="tight bound")
         for name in dict.fromkeys(v["defence"] for v in items):
             colour, marker = ink_for(name)
             axes.plot([], [], color=colour, marker=marker, ls="none", label=label(name, None))
-        axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=4)
+        axes.legend(fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=3)
         empty_grid(axes)
         title = "Precision on planted edges against its bound"
         table = [
@@ -170,9 +193,9 @@ def canary_plot(data: AuditData) -> Plot | None:
         ]  # fmt: skip
         svg = to_svg(figure, "canaries", title, "; ".join(f"{t[0]}: measured {t[3]}, bound {t[5]}" for t in table))
     caption = (
-        "Grey bars reach up to the tight bound e^ε·k / (e^ε·k + 1 − k); dots are measured, with 98 % intervals. "
-        "Each pair was planted by a fair coin (k = ½) in a synthetic graph, so homophily cannot help; an interval "
-        "that lies wholly above its bar would speak against the claim."
+        "Marks are measured, with 98 % intervals. Solid: the tight bound e^ε·k / (e^ε·k + 1 − k); dotted: Theorem 6, "
+        "e^ε·k, cut at 100 %. Each pair was planted by a fair coin (k = ½) in a synthetic graph, so homophily cannot "
+        "help; an interval that lies wholly above its tight bound would speak against the claim."
     )
     columns = ("release", "planted share k", "pairs named", "measured", "Theorem 6 (at most 100 %)", "tight bound")
     return Plot("canaries", title, svg, caption, columns, table)
@@ -192,7 +215,7 @@ def verified_plot(data: AuditData) -> Plot | None:
             axes.plot([v["claimed"] for v in part], [min(_number(v["lower"]), ceiling) for v in part], marker=marker,
                       color=colour, lw=1.1, label=label(name, None), markerfacecolor=face)  # fmt: skip
         axes.set(xlabel="claimed epsilon", ylabel="empirical lower bound")
-        axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4)
+        axes.legend(fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=3)
         title = "Claimed epsilon against what an audit can prove"
         table = [
             (label(v["defence"], None), f"{v['claimed']:g}", _bound(v["lower"]), v["verdict"]) for v in data.verified
@@ -220,22 +243,34 @@ def heatmap_plots(data: AuditData) -> list[Plot]:
     plots = []
     for i, item in enumerate(data.heatmaps):
         name = f"heat{i}"
+        low, high = min(map(min, item["values"])), max(map(max, item["values"]))
         with canvas(name, height=3.8) as (figure, axes):
             axes.grid(visible=False)
-            axes.imshow(item["values"], cmap="Greys", alpha=0.55, aspect="auto")
             for r, line in enumerate(item["values"]):
                 for c, value in enumerate(line):
+                    depth = 0.05 + 0.4 * (value - low) / ((high - low) or 1)  # text stays readable in light and dark
+                    axes.bar(c, 1, width=1, bottom=r - 0.5, color=SERIES[4], alpha=depth, lw=0)
                     axes.text(c, r, f"{value:.1f}", ha="center", va="center", fontsize=9)
+            axes.set(xlim=(-0.5, len(item["delta"]) - 0.5), ylim=(-0.5, len(item["alpha"]) - 0.5))
             axes.set_xticks(range(len(item["delta"])), [f"{d:g}" for d in item["delta"]])
             axes.set_yticks(range(len(item["alpha"])), [f"{a:g}" for a in item["alpha"]])
             axes.set(xlabel="threshold δ", ylabel="aggregation α")
-            svg = to_svg(figure, name, item["title"], item["title"])
-        table = [
-            (f"{a:g}", f"{d:g}", f"{item['values'][r][c]:.2f}")
-            for r, a in enumerate(item["alpha"])
-            for c, d in enumerate(item["delta"])
-        ]
-        plots.append(Plot(name, item["title"], svg, "Each cell is the mean over the runs.", ("α", "δ", "value"), table))
+            table = [
+                (f"{a:g}", f"{d:g}", f"{item['values'][r][c]:.2f}")
+                for r, a in enumerate(item["alpha"])
+                for c, d in enumerate(item["delta"])
+            ]
+            svg = to_svg(figure, name, item["title"], "; ".join(f"α {t[0]}, δ {t[1]}: {t[2]}" for t in table))
+        plots.append(
+            Plot(
+                name,
+                item["title"],
+                svg,
+                "Each cell is the mean over the runs; deeper colour is more.",
+                ("α", "δ", "value"),
+                table,
+            )
+        )
     return plots
 
 

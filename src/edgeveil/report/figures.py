@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeveil.report.data import AuditData, Cell, label
-from edgeveil.report.style import GRID, INK, MUTED, SOFT, canvas, ink_for, to_svg
+from edgeveil.report.style import GRID, MUTED, SOFT, canvas, ink_for, to_svg
 
 __all__ = ["Plot", "epsilon_plot", "percent", "tradeoff_plot"]
 
@@ -36,31 +36,38 @@ def baselines(cells: Sequence[Cell]) -> tuple[Cell | None, Cell | None]:
     return by_name.get("none"), by_name.get("mlp")
 
 
-def tradeoff_plot(cells: Sequence[Cell]) -> Plot:
+def tradeoff_plot(cells: Sequence[Cell]) -> Plot | None:
     """Utility against leakage with the sweet-spot region: better than the MLP, leaking less than the bare GNN."""
     bare, mlp = baselines(cells)
     known = [c for c in cells if not math.isnan(c.leakage) and not math.isnan(c.utility)]
-    with canvas("tradeoff", height=4.6) as (figure, axes):
+    if not known:
+        return None
+    with canvas("tradeoff", height=4.9) as (figure, axes):
+        widest = max(c.leakage for c in known) or 1
+        low, high = min(c.utility for c in known), max(c.utility for c in known)
+        room = 0.08 * ((high - low) or 1)
+        axes.set(xlim=(-0.03 * widest, 1.08 * widest), ylim=(low - room, high + 1.6 * room))
         if bare and mlp and bare.leakage > 0 and not math.isnan(mlp.utility):
-            top = max(c.utility for c in known) * 1.04
-            axes.fill_between([-1, bare.leakage], mlp.utility, top, color=SOFT, lw=0, zorder=0)
+            axes.fill_between([-1, bare.leakage], mlp.utility, high + 2 * room, color=SOFT, lw=0, zorder=0)
             axes.axhline(mlp.utility, color=MUTED, lw=1, ls=(0, (4, 3)))
             axes.axvline(bare.leakage, color=MUTED, lw=1, ls=(0, (4, 3)))
-            axes.text(0.015, 0.985, "sweet spot: above the MLP, left of the undefended model", color=MUTED,
-                      transform=axes.transAxes, va="top", fontsize=9)  # fmt: skip
+            axes.text(0.02, 0.98, "sweet spot", color=MUTED, transform=axes.transAxes, va="top", fontsize=9.5)
         for defence in dict.fromkeys(c.defence for c in known):
             _series(axes, [c for c in known if c.defence == defence])
         axes.set_xlabel("leakage: edges found by the strongest attack")
         axes.set_ylabel("utility on test nodes")
-        widest = max((c.leakage for c in known), default=1) or 1
-        axes.set_xlim(-0.03 * widest, 1.08 * widest)
         axes.xaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f} %")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, fontsize=9)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.46, -0.14), ncols=3, fontsize=9.5)
+        _name_epsilons(figure, axes, known)
         title = "What each defence keeps and what it gives away"
         table = [(c.label, f"{c.utility:.3f}", percent(c.leakage, 1), c.attack, c.status) for c in known]
         described = "; ".join(f"{t[0]}: utility {t[1]}, leakage {t[2]}" for t in table)
         svg = to_svg(figure, "tradeoff", title, described)
-    caption = "Each point is one release; the number beside it is epsilon. Up is more useful, left is more private."
+    caption = (
+        "Each point is one release; the number beside it, in its colour, is epsilon (left out where points crowd: the "
+        "numbers below have all). Up is more useful, left is more private. The sweet spot is above the MLP and left of "
+        "no defence. Hollow marks: the claimed epsilon is refuted."
+    )
     return Plot("tradeoff", title, svg, caption, ("release", "utility", "edges found", "by attack", "guarantee"), table)
 
 
@@ -72,10 +79,23 @@ def _series(axes: Any, cells: list[Cell]) -> None:
         [c.leakage for c in cells], [c.utility for c in cells], color=colour, marker=marker, lw=1.1, alpha=1,
         markerfacecolor="none" if hollow else colour, label=label(cells[0].defence, None), zorder=3,
     )  # fmt: skip
-    for cell in cells:
-        if cell.epsilon is not None and not math.isinf(cell.epsilon):
-            axes.annotate(f"{cell.epsilon:g}", (cell.leakage, cell.utility), textcoords="offset points", xytext=(6, 4),
-                          fontsize=8.5, color=INK, zorder=4)  # fmt: skip
+
+
+def _name_epsilons(figure: Any, axes: Any, cells: Sequence[Cell]) -> None:
+    """Write epsilon beside its point, in the nearest place where it covers neither a point nor another number."""
+    figure.draw_without_rendering()
+    scale = 72 / figure.dpi
+    points = [axes.transData.transform((c.leakage, c.utility)) * scale for c in cells]
+    taken = [(x, y) for x, y in points]
+    for cell, (x, y) in zip(cells, points, strict=True):
+        if not cell.epsilon or math.isinf(cell.epsilon):
+            continue
+        for dx, dy in ((9, 0), (-9, 0), (0, 10), (0, -10), (18, 0), (-18, 0), (27, 0), (-27, 0)):
+            if all(abs(x + dx - a) > 8 or abs(y + dy - b) > 8 for a, b in taken):
+                taken.append((x + dx, y + dy))
+                axes.annotate(f"{cell.epsilon:g}", (cell.leakage, cell.utility), textcoords="offset points", fontsize=9,
+                              xytext=(dx, dy), color=ink_for(cell.defence)[0], ha="center", va="center")  # fmt: skip
+                break
 
 
 def epsilon_plot(data: AuditData, cells: Sequence[Cell]) -> Plot | None:
@@ -84,7 +104,7 @@ def epsilon_plot(data: AuditData, cells: Sequence[Cell]) -> Plot | None:
     if not noisy:
         return None
     bare, mlp = baselines(cells)
-    with canvas("epsilon", height=6.4, rows=2) as (figure, panels):
+    with canvas("epsilon", height=6.2, rows=2) as (figure, panels):
         for axes, attribute, name in zip(panels, ("utility", "leakage"), ("utility", "edges found"), strict=True):
             for defence in dict.fromkeys(c.defence for c in noisy):
                 part = sorted((c for c in noisy if c.defence == defence), key=lambda c: c.epsilon or 0)
@@ -103,13 +123,14 @@ def epsilon_plot(data: AuditData, cells: Sequence[Cell]) -> Plot | None:
             axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
             axes.minorticks_off()
         panels[1].yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f} %")
-        panels[1].set_xlabel("epsilon for one undirected edge (hollow: claim refuted)")
-        panels[1].legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=4, fontsize=9)
+        panels[1].set_xlabel("epsilon for one undirected edge (hollow: refuted)")
+        panels[1].legend(loc="upper center", bbox_to_anchor=(0.46, -0.24), ncols=3, fontsize=9.5)
         title = "Utility and leakage against epsilon"
         table = [(c.label, f"{c.utility:.3f}", percent(c.leakage, 1)) for c in noisy]
         svg = to_svg(figure, "epsilon", title, "; ".join(f"{t[0]}: utility {t[1]}, edges found {t[2]}" for t in table))
     runs = max((c.runs for c in cells), default=1)
-    caption = f"Mean of {runs} run(s). A useful defence lies above the MLP's line and below the undefended one."
+    mean = "One run" if runs == 1 else f"Mean of {runs} runs"
+    caption = f"{mean}. A useful defence lies above the MLP's line and below the undefended one."
     return Plot("epsilon", title, svg, caption, ("release", "utility", "edges found"), table)
 
 

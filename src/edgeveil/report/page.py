@@ -54,6 +54,9 @@ def render(data: AuditData) -> str:
         columns=[title for _, title in ROW_COLUMNS],
         rows=[[_show(row.get(key)) for key, _ in ROW_COLUMNS] for row in data.rows],
         not_protected=NOT_PROTECTED,
+        promises=_promises(data, ordered(cells)),
+        is_number=lambda text: text[:1].isdigit() or text in ("–", ""),
+        existing=bool(data.settings.get("existing")),
         name=label,
     )
 
@@ -61,7 +64,7 @@ def render(data: AuditData) -> str:
 def all_plots(data: AuditData) -> list[Plot]:
     """Every figure for which there are numbers, in the order of the page."""
     cells = summarise(data.rows)
-    main = [tradeoff_plot(cells) if cells else None, epsilon_plot(data, cells)]
+    main = [tradeoff_plot(cells), epsilon_plot(data, cells)]
     return [p for p in main if p is not None] + detail_plots(data)
 
 
@@ -95,6 +98,15 @@ def ordered(cells: Any) -> list[Any]:
     """Baselines first, then by name and epsilon."""
     first = {"none": 0, "mlp": 1}
     return sorted(cells, key=lambda c: (first.get(c.defence, 2), c.defence, c.epsilon or 0.0))
+
+
+def _promises(data: AuditData, cells: Any) -> list[dict[str, Any]]:
+    """Per defence: the statement at its smallest epsilon, and those at the others."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for cell in cells:
+        if cell.label in data.guarantees:
+            groups.setdefault(cell.defence, []).append((cell.label, data.guarantees[cell.label]))
+    return [{"first": part[0], "others": part[1:]} for part in groups.values()]
 
 
 def _summary(cell: Any, sweet: bool, best: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ DARK = {
     "--c1": "#ff7f7f", "--c2": "#a5aebf", "--c3": "#ffab5c", "--c4": "#cfa0f0", "--c5": "#6db8f2", "--c6": "#5fd0a0",
     "--c7": "#e0c24e", "--c8": "#f08cc4", "--c9": "#9fa8ff",
 }  # fmt: skip
-MARKERS = "osD^vPX<>"
+MARKERS = "osD^vPh<>"
 _SLOTS = {"none": 0, "mlp": 1, "edgerand": 2, "lapgraph": 3, "lpgnet-1": 4, "lpgnet-2": 5, "gp-t": 6, "gp-m": 7}
 
 
@@ -52,7 +53,7 @@ def ink_for(defence: str) -> tuple[str, str]:
 
 
 @contextmanager
-def canvas(name: str, width: float = 6.4, height: float = 3.9, rows: int = 1) -> Iterator[tuple[Any, Any]]:
+def canvas(name: str, width: float = 5.5, height: float = 3.7, rows: int = 1) -> Iterator[tuple[Any, Any]]:
     """A matplotlib figure and its axes in our style; `name` keeps ids unique and files byte-stable."""
     try:
         import matplotlib
@@ -89,7 +90,7 @@ def to_svg(figure: Any, name: str, title: str, description: str) -> str:
     head = (
         f'<svg role="img" aria-labelledby="{name}-t {name}-d" viewBox="0 0 {width} {height}" '
         f'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
-        f'<title id="{name}-t">{title}</title><desc id="{name}-d">{description}</desc>'
+        f'<title id="{name}-t">{html.escape(title)}</title><desc id="{name}-d">{html.escape(description)}</desc>'
     )
     return re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1)
 

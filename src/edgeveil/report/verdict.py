@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from edgeveil.bench.audit import MIN_EDGES
 from edgeveil.report.data import AuditData, Cell, label
 from edgeveil.report.figures import baselines, percent
 
@@ -37,18 +38,20 @@ def best_defence(cells: Sequence[Cell]) -> Cell | None:
 
 def verdict(data: AuditData, cells: Sequence[Cell]) -> list[str]:
     """Sentences for the top of the report, most important first."""
+    if data.settings.get("existing"):
+        return [*(_existing(cell, data) for cell in cells), *_caveats(data, cells)]
     bare, mlp = baselines(cells)
     people = f"{data.settings.get('nodes', data.graph.get('nodes', 0)):,}"
     lines = []
     if bare is not None:
-        lines.append(_leak(bare, people, data))
+        lines.append(f"Without a defence, your {bare.model.upper()} {_leak(bare, people)}")
     best = best_defence(cells)
     if best is not None and bare is not None and mlp is not None:
         share = best.utility / bare.utility if bare.utility else math.nan
         floor = f"features alone, without any edge, already give {percent(mlp.leakage)}"
         lines.append(
-            f"{label(best.defence, None)} at ε = {best.epsilon:g} keeps {percent(share)} of its utility and lets the "
-            f"same attackers find {percent(best.leakage)} of the edges ({floor})."
+            f"{label(best.defence, None)} at ε = {best.epsilon:g} keeps {percent(share)} of the {bare.model.upper()}'s "
+            f"utility and lets the same attackers find {percent(best.leakage)} of the edges ({floor})."
         )
     elif bare is not None and mlp is not None:
         lines.append(_nothing_helps(cells, bare, mlp))
@@ -59,12 +62,25 @@ def verdict(data: AuditData, cells: Sequence[Cell]) -> list[str]:
     return lines
 
 
-def _leak(bare: Cell, people: str, data: AuditData) -> str:
-    queries = f"{bare.queries:,.0f} queries" if bare.queries else f"{people} queries"
+def _leak(cell: Cell, people: str) -> str:
+    if cell.queries:
+        does = f"asks {cell.queries:,.0f} {'query' if cell.queries == 1 else 'queries'}"
+    else:  # exact influence stands for one query per node; the others compare features
+        does = f"asks {people} queries" if cell.attack.startswith("linkteller") else "compares features, asks nothing"
     return (
-        f"Without a defence, your {bare.model.upper()} gives away {percent(bare.leakage)} of the edges among {people} "
-        f"nodes to someone who asks {queries} and names as many pairs as there are edges (attack: {bare.attack})."
+        f"gives away {percent(cell.leakage)} of the edges among {people} nodes to someone who {does} and names as many "
+        f"pairs as there are edges (attack: {cell.attack})."
     )
+
+
+def _existing(cell: Cell, data: AuditData) -> str:
+    """One model that was there already: nothing to compare it with."""
+    name = "This model" if cell.defence == "unknown" else f"This release ({cell.label})"
+    promise = "Its guarantee also bounds attacks that were not tried." if cell.status == "sound" else (
+        "Its claimed guarantee is refuted." if cell.status == "refuted"
+        else "It promises nothing: other attacks may find more."
+    )  # fmt: skip
+    return f"{name} {_leak(cell, format(data.settings['nodes'], ','))} {promise}"
 
 
 def _nothing_helps(cells: Sequence[Cell], bare: Cell, mlp: Cell) -> str:
@@ -88,10 +104,13 @@ def _caveats(data: AuditData, cells: Sequence[Cell]) -> list[str]:
             "This is a synthetic twin of a real graph: read the ranking of the defences, not the exact figures."
         )
     runs = max((c.runs for c in cells), default=0)
-    if runs < 3:
+    if runs < 3 and not data.settings.get("existing"):
         lines.append(
             f"Evidence is thin: {runs} run{'s' if runs != 1 else ''} per release. Repeat with --runs 5 before deciding."
         )
+    edges = max((row.get("n_edges") or 0 for row in data.rows), default=0)
+    if 0 < edges < MIN_EDGES:
+        lines.append(f"Evidence is thin: only {edges} true edges among the attacked nodes. Attack more with --nodes.")
     if data.failures:
         lines.append(f"{len(data.failures)} part(s) of the audit failed and are missing from the figures.")
     return lines

@@ -225,7 +225,7 @@ def run(args: argparse.Namespace) -> None:
             for part in args.parts.split(","):
                 for row, work in PARTS[part](graph, how, seed, args.epsilons):
                     row = {"dataset": dataset, "seed": seed, "settings": settings, **row}
-                    if _key(row) in done:
+                    if _key(row) in done or row["model"] in args.without:
                         continue
                     started = time.perf_counter()
                     found = work()
@@ -255,6 +255,7 @@ def main(argv: list[str] | None = None) -> None:
     measure.add_argument("--seeds", type=int, default=10, help="seeds first..seeds-1")
     measure.add_argument("--first", type=int, default=0)
     measure.add_argument("--epsilons", type=lambda s: [float(e) for e in s.split(",")], default=EPSILONS)
+    measure.add_argument("--without", type=lambda s: s.split(","), default=[], help="models to leave out: LPGNet-2")
     measure.add_argument("--rows", default="lpgnet-rows.jsonl")
     measure.set_defaults(work=run)
     write = commands.add_parser("table")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +33,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "features.csv").write_text(
         "\n".join(["id," + ",".join(f"f{j}" for j in range(graph.num_features)), *rows])
     )
+    (folder / "one.csv").write_text("\n".join(["id,label", *(f"n{i},same" for i in range(graph.num_nodes))]))
+    (folder / "empty.csv").write_text("source,target\n")
+    (folder / "bytes.csv").write_bytes(bytes(range(128, 256)))
+    (folder / "few.csv").write_text("id,f0\nn0,1\n")
     (folder / "labels.csv").write_text("\n".join(["id,label", *(f"n{i},class{c}" for i, c in enumerate(graph.y))]))
     return folder
 
@@ -69,6 +76,23 @@ def test_advise_on_own_files(files: Path) -> None:
         (("audit", "--edges", "missing.csv"), "missing.csv"),
         (("audit", "cora-twin", "--edges", "edges.csv"), "not both"),
         (("audit", "cora-twin", "--release", "a", "--url", "b"), "one of"),
+        (("audit", *OWN, "--model", "gcnn"), "unknown model"),
+        (("audit", *OWN, "--attack", "linktellr"), "unknown attack"),
+        (("audit", *OWN, "--preset", "lptgnet"), "unknown paper"),
+        (("audit", *OWN, "--executor", "cluster"), "unknown executor"),
+        (("audit", "--edges", "edges.csv", "--labels", "labels.csv"), "no features"),
+        (("audit", "--edges", "edges.csv", "--features", "features.csv"), "no labels"),
+        (("audit", *OWN[:4], "--labels", "one.csv"), "one class only"),
+        (("audit", "--edges", "empty.csv", *OWN[2:]), "no edges"),
+        (("audit", "--edges", "bytes.csv", *OWN[2:]), "not UTF-8"),
+        (("audit", "--edges", "edges.csv", "--features", "few.csv"), "every node needs features"),
+        (("audit", *OWN, "--release", "nowhere"), "not a release"),
+        (("audit", *OWN, "--callable", "math"), "pkg.module:name"),
+        (("audit", *OWN, "--callable", "math:nothing"), "cannot find"),
+        (("audit", *OWN, "--url", "nowhere"), "no address"),
+        (("advise", *OWN, "--attack", "linktellr"), "unknown attack"),
+        (("advise", *OWN, "--epsilon", "-1"), "epsilon must be > 0"),
+        (("attack", "--release", "nowhere"), "not a release"),
         (("report", "nowhere"), "neither"),
     ],
 )
@@ -76,6 +100,26 @@ def test_bad_usage_is_one_clear_sentence_and_code_two(files: Path, args: tuple[s
     done = run(*args, "--out", "x", cwd=files) if args[0] == "audit" else run(*args, cwd=files)
     assert done.returncode == 2, done.stderr
     assert word in done.stderr and "Traceback" not in done.stderr
+    assert sum(line.startswith("error: ") for line in done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("executor", ["serial", "processes"])
+def test_an_interrupt_keeps_what_is_finished_and_says_how_to_go_on(files: Path, executor: str) -> None:
+    words = ["audit", *OWN, "--defence", "none,mlp,lapgraph,lpgnet-2", "--epsilon", "1,2,3,4,5,6,7,8", "--out", executor,
+             "--attack", "linkteller", "--executor", executor, "--workers", "1"]  # fmt: skip
+    kept = files / executor / ".cells.jsonl"
+    child = subprocess.Popen([sys.executable, "-m", "edgeveil", *words], cwd=files, stderr=subprocess.PIPE, text=True,
+                             start_new_session=True, stdout=subprocess.DEVNULL)  # fmt: skip
+    until = time.monotonic() + 120
+    while not (kept.is_file() and "\n" in kept.read_text()) and time.monotonic() < until:
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+    _, said = child.communicate(timeout=60)
+    finished = len(kept.read_text().splitlines())
+    assert child.returncode == 130 and "Traceback" not in said and 1 <= finished < 18
+    assert f"{finished} of 18 runs are finished" in said and "run the same command again" in said
+    again = run(*words, cwd=files)
+    assert again.returncode == 0 and f"18 runs, {finished} finished before" in again.stderr
 
 
 def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def _fits(attack: str, target: Any) -> bool:
     """Whether the target's answers are rich enough, and its features known in its own space, as the attack needs."""
     needs = ATTACKS.get(attack).needs
     probing = attack.startswith("linkteller") and getattr(target, "influence", None) is None  # perturbs known rows
-    if (probing or "features" in needs) and getattr(target, "features", None) is None:
+    compares = ATTACKS.entry(attack).preset.get("source") == "attr"
+    if (probing or compares or "features" in needs) and getattr(target, "features", None) is None:
         return False
     return not ("graded answers" in needs and getattr(target, "answer_kind", "logits") == "labels")

@@ -190,16 +190,23 @@ def run_plan(
     check_plan(plan, attacked)
     if attacked.num_nodes < plan.nodes:
         say(f"{attacked.name} has {attacked.num_nodes} nodes, fewer than {plan.nodes}: all of them are attacked")
-    started = time.perf_counter()
+    started, so_far = time.perf_counter(), ""
     with RunProgress() as bar:
 
         def step(outcome: Outcome | None, done: int, total: int) -> None:
+            nonlocal so_far
+            so_far = f"{done} of {total} runs are finished and kept in {out}"
             if outcome is None:
                 bar.begin(total, done)
             else:
                 bar.advance(outcome, (time.perf_counter() - started) / done * (total - done))
 
-        return run_audit(plan, graph, inference, make_executor(executor, workers), out / ".cells.jsonl", progress=step)
+        work = make_executor(executor, workers)
+        try:
+            return run_audit(plan, graph, inference, work, out / ".cells.jsonl", progress=step)
+        except KeyboardInterrupt:
+            say(so_far)
+            raise
 
 
 def _show(data: AuditData, out: Path, json_file: Path | None) -> None:

@@ -75,7 +75,8 @@ def console() -> Console:
     """Rich console on standard output; plain lines when it is not a terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    terminal = sys.stdout.isatty()
+    return Console(highlight=False, soft_wrap=not terminal, width=None if terminal else 160)
 
 
 def say(message: str) -> None:

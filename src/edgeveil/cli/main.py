@@ -5,14 +5,27 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import edgeveil.cli
 from edgeveil.errors import EdgeveilError, InputError
 
 __all__ = ["build_app", "main"]
+
+
+class _Interrupted(Exception):
+    """Ctrl-C, carried past typer, which would end without a word."""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise _Interrupted from stop
 
 
 def _version(show: bool) -> None:
@@ -27,6 +40,7 @@ def build_app() -> typer.Typer:
     """The command tree: every module of this package that has a `register` function."""
     app = typer.Typer(
         name="edgeveil",
+        cls=_Commands,
         help="Which edges of a private graph does a GNN give away, and how do you stop it?",
         no_args_is_help=True,
         add_completion=False,
@@ -55,6 +69,6 @@ def main() -> None:
     except EdgeveilError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
-    except KeyboardInterrupt:
+    except (_Interrupted, KeyboardInterrupt):
         print("interrupted: finished work is kept; run the same command again to go on", file=sys.stderr)
         sys.exit(130)

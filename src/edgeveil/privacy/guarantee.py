@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ EDGE_NEIGHBOURS = "graphs on the same nodes, features and labels that differ in 
 NOT_PROTECTED = ("node features", "node labels", "the set of nodes", "the number of nodes")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Guarantee:
     """`epsilon` is a number only when `status` is ``sound``; a claim that fails keeps it as `claimed_epsilon`."""
 
@@ -54,6 +55,14 @@ class Guarantee:
     def epsilon(self) -> float | None:
         """The epsilon one may rely on: None unless the guarantee is sound."""
         return self.claimed_epsilon if self.status == "sound" else None
+
+    def __repr__(self) -> str:
+        claim = "" if self.claimed_epsilon is None else f", claimed epsilon {self.claimed_epsilon:g}"
+        number = claim if self.epsilon is None else f", epsilon {self.epsilon:g}"
+        return f"Guarantee({self.status}{number} for {self.unit}, {self.randomness})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{self.status}</b>: {html.escape(self.statement())}</p>"
 
     def statement(self) -> str:
         """One paragraph for people; every command and report prints it."""

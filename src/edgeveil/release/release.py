@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,6 +134,9 @@ class Release:
         twin = " (synthetic twin)" if self.is_twin else ""
         claim = f"epsilon {self.guarantee.epsilon:g}" if self.guarantee.epsilon is not None else "no guarantee"
         return f"Release({self.defence}, {self.model} on {self.dataset}{twin}, {self.num_nodes:,} nodes, {claim})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><code>{html.escape(repr(self))}</code></p>{self.guarantee._repr_html_()}"
 
 
 def _choose_mask(graph: Graph, name: str) -> NDArray[np.bool_]:

@@ -66,7 +66,7 @@ def _leak(cell: Cell, people: str) -> str:
     if cell.queries:
         does = f"asks {cell.queries:,.0f} {'query' if cell.queries == 1 else 'queries'}"
     else:  # exact influence stands for one query per node; the others compare features
-        does = f"asks {people} queries" if cell.attack.startswith("linkteller") else "compares features, asks nothing"
+        does = f"asks {people} queries" if cell.attack.startswith("linkteller") else "asks nothing, compares features"
     return (
         f"gives away {percent(cell.leakage)} of the edges among {people} nodes to someone who {does} and names as many "
         f"pairs as there are edges (attack: {cell.attack})."

@@ -23,6 +23,10 @@ graph = ev.Graph.from_edges(
     test_mask=np.isin(np.arange(n), order[110:]),
 )
 
+audit = ev.audit(graph, defences=["none", "mlp", "lapgraph", "lpgnet-1"], epsilons=[4.0], attacks=["linkteller"])
+print(audit)
+
+# The same step by step, with what an attacker gets from each release:
 for defence, epsilon in (("none", None), ("mlp", None), ("lapgraph", 4.0), ("lpgnet-1", 4.0)):
     release = ev.defend(graph, defence, epsilon=epsilon, model="mlp" if defence == "mlp" else "gcn", seed=0)
     result = ev.attack(release, "linkteller")

@@ -48,3 +48,15 @@ def test_dark_mode_repaints_the_figures(audit: AuditData, tmp_path: Path) -> Non
             driver.get(page.as_uri())
             colours.append(driver.execute_script(ask))
     assert colours[0] != colours[1]
+
+
+def test_paper_is_white_even_for_readers_of_dark_pages(audit: AuditData, tmp_path: Path) -> None:  # noqa: F811
+    page = write_report(audit, tmp_path / "report.html")
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    with chromium() as driver:
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": dark})
+        driver.get(page.as_uri())
+        assert driver.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        cut = "return [...document.querySelectorAll('figure svg text')].filter(t => { const b = t.getBoundingClientRect(),"
+        cut += " s = t.closest('svg').getBoundingClientRect(); return b.left < s.left - 2 || b.right > s.right + 2; }).length"
+        assert driver.execute_script(cut) == 0, "text of a figure is cut off"

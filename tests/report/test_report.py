@@ -14,6 +14,7 @@ from edgeveil.report.collect import heatmaps
 from edgeveil.report.data import AuditData, label, read_audit, summarise, write_audit
 from edgeveil.report.figures import baselines
 from edgeveil.report.page import render, write_report
+from edgeveil.report.style import DARK, LIGHT
 from edgeveil.report.verdict import best_defence, sweet_spot, verdict
 
 
@@ -159,3 +160,43 @@ def test_labels() -> None:
         and label("mlp", 0.0) == "MLP (no graph)"
         and label("none", None) == "no defence"
     )
+
+
+def luminance(colour: str) -> float:
+    """WCAG 2 relative luminance."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_and_series_stand_out_from_the_ground(palette: dict[str, str]) -> None:
+    for ground in ("--paper", "--soft"):
+        for name, colour in palette.items():
+            if name not in ("--paper", "--soft", "--grid"):
+                pale, deep = sorted((luminance(colour), luminance(palette[ground])), reverse=True)
+                assert (pale + 0.05) / (deep + 0.05) >= 4.5, f"{name} on {ground}"
+
+
+def test_every_part_of_the_issue_is_on_the_page(audit: AuditData) -> None:
+    page = render(audit)
+    for part in ("summary", "figures", "guarantees", "not-protected", "rows", "methods", "citations"):
+        assert f'<h2 id="{part}"' in page and f'href="#{part}"' in page
+    assert "edgeveil audit toy" in page and "Wu et al. 2022" in page and "Theorem 6" in page
+    assert page.count("<tr>") > len(audit.rows)
+
+
+def test_an_existing_model_is_not_compared(audit: AuditData) -> None:
+    audit.rows = [row("unknown", None, math.nan, 0.3, "lsa2-attr", n_edges=12) | {"utility": None, "status": "none"}]
+    audit.settings["existing"] = True
+    lines = verdict(audit, summarise(audit.rows))
+    assert lines[0].startswith("This model gives away 30 % of the edges among 60 nodes to someone who asks nothing")
+    assert "only 12 true edges" in lines[1] and not any("--runs" in line for line in lines)
+    page = render(audit)
+    assert "figure-tradeoff" not in page and "sweet spot" not in page
+
+
+def test_the_same_words_are_not_printed_for_every_epsilon(audit: AuditData) -> None:
+    audit.guarantees["LapGraph ε=8"] = "8-differential privacy"
+    page = render(audit)
+    assert "The same for LapGraph ε=8" in page and page.count("<dt>") == 1

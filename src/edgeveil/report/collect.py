@@ -138,10 +138,19 @@ def collect(
         reference = ATTACKS.get(name).reference
         if reference and reference not in data.citations:
             data.citations.append(reference)
-    data.notes = list(dict.fromkeys(note for result in results for note in result.get("notes", ())))
+    data.notes = _remarks(results)
     for key in _telling(data, first):
         _add_curves(data, key, first[key])
     return data
+
+
+def _remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What releases and attacks remarked, once each, with the defences it is about."""
+    about: dict[str, dict[str, None]] = {}
+    for result in results:
+        for note in result.get("notes", ()):
+            about.setdefault(note, {})[label(result["rows"][0]["defence"], None) if result["rows"] else ""] = None
+    return [f"{', '.join(names)}: {note}" for note, names in about.items()]
 
 
 def _telling(data: AuditData, first: Mapping[tuple[str, Any], Any]) -> list[tuple[str, Any]]:

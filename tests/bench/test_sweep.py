@@ -157,3 +157,20 @@ def test_rows_of_other_code_count_only_when_asked(tmp_path: Path, toy: Graph, mo
 
 def test_a_run_in_words() -> None:
     assert describe(RUNS[2].to_json()) == "toy edgerand eps 4.0 gcn seed 0"
+
+
+def test_failures_of_a_missing_graph_or_of_other_code_can_be_run_alone(
+    tmp_path: Path, toy: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both change a run's id, so the failed runs are found again by their settings, and forgotten once they are done."""
+
+    def missing(name: str) -> Graph:
+        raise DatasetUnavailable(f"no {name} anywhere")
+
+    with Store(tmp_path / "s.sqlite") as store:
+        assert len(sweep(RUNS[1:2], store, Serial(), missing).failures) == 1
+        monkeypatch.setattr("edgeveil.bench.sweep.code_digest", lambda: "the mended version")
+        found = sweep(RUNS[:2], store, Serial(), lambda _: toy, only_failed=True)
+        assert (found.done, found.skipped) == (1, 1) and not found.failures
+        assert not store.failed() and len(store.done()) == 1
+        assert sweep(RUNS[:2], store, Serial(), lambda _: toy, only_failed=True).done == 0

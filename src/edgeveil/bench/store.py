@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from edgeveil.bench.config import canonical_json
 from edgeveil.bench.records import Record, append_record, read_log
 from edgeveil.bench.rows import FIELDS, FIGURES, LABELS
 from edgeveil.errors import StorageError
@@ -131,6 +132,11 @@ class Store:
                 (*_head(record), error, json.dumps(record.provenance)),
             )
 
+    def forget_failed(self, runs: Iterable[str]) -> None:
+        """Drop failures that have been overcome; finished runs stay."""
+        with self._transaction() as db:
+            db.executemany("DELETE FROM runs WHERE id=? AND status='failed'", [(run,) for run in runs])
+
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _select(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -149,6 +155,13 @@ class Store:
     def failed(self) -> dict[str, str]:
         """Error of every failed run."""
         return dict(self._select("SELECT id, error FROM runs WHERE status='failed' ORDER BY rowid"))
+
+    def failed_settings(self) -> dict[str, list[str]]:
+        """Ids of failed runs by their settings (canonical JSON), whatever code or data they failed with."""
+        found: dict[str, list[str]] = {}
+        for run, config in self._select("SELECT id, config FROM runs WHERE status='failed' ORDER BY rowid"):
+            found.setdefault(canonical_json(json.loads(config)), []).append(run)
+        return found
 
     def record(self, run: str) -> Record:
         """One finished run, complete."""

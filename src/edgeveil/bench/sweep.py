@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from edgeveil.bench.code import code_digest
-from edgeveil.bench.config import RunConfig, content_id
+from edgeveil.bench.config import RunConfig, canonical_json, content_id
 from edgeveil.bench.executors import Executor
 from edgeveil.bench.records import Record
 from edgeveil.bench.run import FUNCTION
@@ -125,9 +125,11 @@ def carry_on(
 ) -> Summary:
     """The engine below `sweep`: any function of plain settings and shared graphs."""
     known = store.done(any_code=True) if any_code else store.done()
-    failed = store.failed()
+    by_id, earlier = store.failed(), store.failed_settings()
     keys = {t.id: _key(t, graphs) for t in tasks}
     todo = [t for t in tasks if (keys[t.id] if any_code else t.id) not in known]
+    # By settings too: what failed for want of a graph, or under other code, has another id by now.
+    failed = {t.id: ids for t in todo if (ids := earlier.get(canonical_json(t.config))) or t.id in by_id}
     todo = [t for t in todo if t.id in failed] if only_failed else todo
     summary = Summary(total=len(tasks), skipped=len(tasks) - len(todo), tasks=list(tasks), keys=keys)
     if progress is not None:
@@ -137,6 +139,8 @@ def carry_on(
     try:
         for count, outcome in enumerate(outcomes, 1):
             _keep(outcome, store, plan, graphs, summary)
+            if outcome.result is not None and (overcome := failed.get(outcome.task.id)):
+                store.forget_failed(overcome)
             if progress is not None:
                 progress.advance(outcome, clock.left(outcome, len(todo) - count))
     finally:

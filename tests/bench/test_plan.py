@@ -70,6 +70,32 @@ def test_an_unknown_defence_is_refused_when_the_plan_is_expanded() -> None:
         parse_plan({"grid": [{"dataset": "cora", "defence": "lapgraf"}]}).runs()
 
 
+@pytest.mark.parametrize(
+    ("more", "near"),
+    [
+        ({"params": {"lapgraf": {}}}, "lapgraph"),
+        ({"params": {"lapgraph": {"count_epsilom": 0.1}}}, "count_epsilon"),
+        ({"attack": [{"name": "linkteler"}]}, "linkteller"),
+        ({"attack": [{"params": {"varient": "published"}}]}, "variant"),
+        ({"attack": [{"beliefs": ["k", "k/3"]}]}, "k/2"),
+        ({"model": "gnc"}, "gcn"),
+        ({"preset": "lpgnett"}, "lpgnet"),
+        ({"model_params": {"layer": 3}}, "layers"),
+        ({"train_params": {"epoch": 9}}, "epochs"),
+    ],
+)
+def test_unknown_names_inside_tables_are_refused_before_anything_runs(more: dict[str, object], near: str) -> None:
+    grid = {"dataset": "cora", "defence": "lapgraph", **more}
+    with pytest.raises(UnknownNameError, match=near):
+        parse_plan({"grid": [grid]}).runs()
+
+
+def test_parameters_reach_their_defence_in_either_spelling() -> None:
+    grid = {"dataset": "cora", "defence": ["gp-t", "none"], "epsilon": 1, "params": {"gp_t": {"alpha": 0.25}}}
+    runs = parse_plan({"grid": [grid]}).runs()
+    assert [r.defence_params.get("alpha") for r in runs] == [0.25, None]
+
+
 def test_a_negative_epsilon_is_refused() -> None:
     for bad in (-1, 0, float("nan")):
         with pytest.raises(UsageError, match="greater than 0"):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,7 +97,7 @@ class Grid(Frozen):
             variants = self.variant if facts.has_variants else (None,)
             models = ("mlp",) if facts.own_model else self.model
             for variant, model, epsilon in itertools.product(variants, models, epsilons):
-                params = dict(self.params.get(canonical(defence), {}))
+                params = next((dict(p) for name, p in self.params.items() if canonical(name) == canonical(defence)), {})
                 if variant is not None:
                     params["variant"] = variant
                 yield RunConfig(
@@ -117,7 +117,9 @@ class Plan(Frozen):
     grid: tuple[Grid, ...] = Field(min_length=1, description="One [[grid]] table per grid.")
 
     def runs(self) -> list[RunConfig]:
-        """Distinct runs of all grids, in order."""
+        """Distinct runs of all grids, in order; names that nobody knows are refused before anything runs."""
+        for grid in self.grid:
+            _check_names(grid)
         found = (run for grid in self.grid for run in grid.runs(self.seeds))
         return list({str(run.to_json()): run for run in found}.values())
 
@@ -137,6 +139,34 @@ class _Facts:
 
 def _facts(defence: str) -> _Facts:
     return _Facts(defence)
+
+
+def _check_names(grid: Grid) -> None:
+    """Defences, attacks, models, presets, beliefs and the keys of every table of parameters."""
+    from edgeveil.attacks.base import ATTACKS
+    from edgeveil.bench.score import KNOWN_BELIEFS
+    from edgeveil.defences.base import DEFENCES
+    from edgeveil.models.presets import preset
+
+    own = {canonical(name): name for name in grid.defence}
+    for name, params in grid.params.items():
+        if canonical(name) not in own:
+            raise UnknownNameError("defence of this grid in params:", name, grid.defence)
+        _known(params, DEFENCES.get(name), f"key in params.{name}:")
+    for attack in grid.attack:
+        _known(attack.params, ATTACKS.get(attack.name), f"parameter of attack {attack.name!r}:")
+        _known(attack.beliefs, KNOWN_BELIEFS, "belief")
+    for model in grid.model:
+        base = preset(grid.preset, "", model)
+        _known(grid.model_params, base.model, "key in model_params:")
+        _known(grid.train_params, base.train, "key in train_params:")
+
+
+def _known(names: Iterable[str], where: Any, what: str) -> None:
+    fields = getattr(where, "__dataclass_fields__", where)
+    for name in names:
+        if name not in fields:
+            raise UnknownNameError(what, name, list(fields))
 
 
 def load_plan(path: Path) -> Plan:

@@ -94,6 +94,7 @@ def test_advise_on_own_files(files: Path) -> None:
         (("advise", *OWN, "--epsilon", "-1"), "epsilon must be > 0"),
         (("attack", "--release", "nowhere"), "not a release"),
         (("report", "nowhere"), "neither"),
+        (("report", "edges.csv"), "damaged"),
     ],
 )
 def test_bad_usage_is_one_clear_sentence_and_code_two(files: Path, args: tuple[str, ...], word: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgeveil.errors import StorageError
-from edgeveil.report.collect import heatmaps
+from edgeveil.report.collect import heatmaps, references
 from edgeveil.report.data import AuditData, label, read_audit, summarise, write_audit
 from edgeveil.report.figures import baselines
 from edgeveil.report.page import render, write_report
@@ -152,6 +152,11 @@ def test_heatmaps_come_from_a_full_grid_of_rows() -> None:
     assert [m["title"] for m in maps] == ["GP-t ε=1: utility (%)", "GP-t ε=1: attack AUC (%)"]
     assert maps[0]["values"][1] == pytest.approx([10.0, 11.0])
     assert not heatmaps(grid[:3]) and not heatmaps([row("none", None, 0.5, 0.5)])
+
+
+def test_rows_name_their_sources() -> None:
+    found = references([row("lapgraph", 1.0, 0.5, 0.5), row("from elsewhere", 1.0, 0.5, 0.5, "lsa2-attr")])
+    assert len(found) == 3 and "Theorem 5" in found[0] and "Stealing Links" in found[2]
 
 
 def test_labels() -> None:

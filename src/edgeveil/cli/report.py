@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgeveil.cli.audit import command_line
 from edgeveil.cli.common import say
 from edgeveil.errors import StorageError, UsageError
 
@@ -33,7 +35,10 @@ def report(
     from edgeveil.report.page import write_figures, write_report
     from edgeveil.report.terminal import print_audit
 
-    data = _load(store, dataset)
+    try:
+        data = _load(store, dataset)
+    except StorageError as error:
+        raise UsageError(str(error)) from error
     print_audit(data)
     target = out or (store if store.is_dir() else store.parent) / "report.html"
     say(f"report: {write_report(data, target).resolve()}")
@@ -69,7 +74,7 @@ def _store_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _from_rows(rows: list[dict[str, Any]], dataset: str | None, store: Path) -> AuditData:
-    from edgeveil.report.collect import heatmaps
+    from edgeveil.report.collect import heatmaps, references
     from edgeveil.report.data import AuditData
 
     names = list(dict.fromkeys(row["dataset"] for row in rows if row.get("attack")))
@@ -91,5 +96,7 @@ def _from_rows(rows: list[dict[str, Any]], dataset: str | None, store: Path) -> 
         "classes": 0,
     }
     seeds = len({row.get("seed") for row in part})
-    settings = {"nodes": nodes, "summary": f"{len(part):,} rows of {store.name}, {seeds} seed(s)"}
-    return AuditData(graph=graph, rows=part, settings=settings, heatmaps=heatmaps(part))
+    settings = {"nodes": nodes, "summary": f"{len(part):,} rows of {store.name}, {seeds} seed(s)",
+                "method": "Drawn from rows that were measured before; each row names its settings and its seed.",
+                "command": command_line(sys.argv[1:])}  # fmt: skip
+    return AuditData(graph=graph, rows=part, settings=settings, heatmaps=heatmaps(part), citations=references(part))

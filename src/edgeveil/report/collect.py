@@ -12,12 +12,13 @@ import numpy as np
 import edgeveil
 from edgeveil.attacks.base import ATTACKS
 from edgeveil.bench.audit import AuditPlan
+from edgeveil.defences.base import DEFENCES
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
 from edgeveil.report.data import AuditData, label, summarise
 from edgeveil.report.verdict import best_defence
 
-__all__ = ["audit_data", "collect", "graph_facts", "heatmaps", "versions"]
+__all__ = ["audit_data", "collect", "graph_facts", "heatmaps", "references", "versions"]
 
 SHOWN = 4  # releases drawn in the figures of detail
 
@@ -134,14 +135,21 @@ def collect(
         data.guarantees[label(defence, epsilon)] = result["statement"]
         if result["reference"] and result["reference"] not in data.citations:
             data.citations.append(result["reference"])
-    for name in dict.fromkeys(row["attack"] for row in data.rows if row.get("attack")):
-        reference = ATTACKS.get(name).reference
-        if reference and reference not in data.citations:
-            data.citations.append(reference)
+    data.citations += [line for line in references(data.rows) if line not in data.citations]
     data.notes = _remarks(results)
     for key in _telling(data, first):
         _add_curves(data, key, first[key])
     return data
+
+
+def references(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the defences and attacks of these rows were published; names from elsewhere are passed over."""
+    found: dict[str, None] = {}
+    for key, known in (("defence", DEFENCES), ("attack", ATTACKS)):
+        for name in dict.fromkeys(row.get(key) for row in rows):
+            if name in known.names():
+                found[known.get(name).reference] = None
+    return [line for line in found if line]
 
 
 def _remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import stat
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,3 +148,29 @@ def test_nothing_above_the_floor_means_do_not_use_the_graph() -> None:
     advice = advise([result("mlp", 0.0, 0.9), result("lapgraph", 1.0, 0.3)])
     text = " ".join(conclude(advice, PLAN, edges=5, choose_on=None))
     assert "do not use the graph" in text and "thin" in text and "only 5 true edges" in text
+
+
+def test_a_floor_of_ones_own_is_called_so_and_the_price_stands_beside_the_choice() -> None:
+    results = [result("mlp", 0.0, 0.6), result("lapgraph", 8.0, 0.7)]
+    high = advise(results, floor=0.9)
+    assert "beats the floor you gave (0.900)" in conclude(high, PLAN, edges=100, choose_on=None)[0]
+    advice = advise(results)
+    advice.cost = choosing_cost(AuditPlan(defences=("lapgraph",), epsilons=(2.0, 8.0)))
+    assert (
+        "spend epsilon 10 in sum on this graph, against 8 for" in conclude(advice, PLAN, edges=100, choose_on=None)[-1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wish", "word"),
+    [
+        ({"epsilons": (float("inf"),)}, "finite"),
+        ({"model": "gcnn"}, "gcn"),
+        ({"preset": "nonesuch"}, "nonesuch"),
+        ({"attacks": ("linktellr",)}, "linkteller"),
+    ],
+)
+def test_plans_that_would_fail_late_are_refused_early(wish: dict[str, Any], word: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=word):
+        run_audit(replace(PLAN, **wish), toy(), None, Serial(), tmp_path / "c")
+    assert not (tmp_path / "c").exists()

@@ -21,6 +21,7 @@ from edgeveil.privacy.budget import exact
 __all__ = ["Advice", "Choice", "advise", "choosing_cost", "conclude", "rank", "with_validation"]
 
 THIN_RUNS = 3
+GIVEN = "the floor you gave"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def advise(results: Sequence[Mapping[str, Any]], floor: float | None = None) -> 
             scores.setdefault((row["defence"], row["epsilon"]), []).append(float(result["validation"]))
         status[row["defence"]] = row["status"]
     mlp = scores.get(("mlp", 0.0), scores.get(("mlp", None), []))
-    said = "given" if floor is not None else "the MLP's validation utility"
+    said = GIVEN if floor is not None else "the MLP's validation utility"
     limit = floor if floor is not None else statistics.fmean(mlp) if mlp else math.nan
     advice = Advice(limit, said)
     for defence in dict.fromkeys(d for d, _ in scores if d not in ("none", "mlp")):
@@ -99,13 +100,18 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
     """The advice in sentences."""
     sound = [c for c in advice.choices if c.status == "sound"]
     words = []
-    if not sound:
+    best = rank(sound)[0] if sound else None
+    if best is None and advice.floor_is == GIVEN:
+        words.append(
+            f"No sound defence tried here beats {GIVEN} ({advice.floor:.3f}) on validation data: lower it, spend a "
+            "larger epsilon, or do not use the graph."
+        )
+    elif best is None:
         words.append(
             f"No sound defence tried here beats {advice.floor_is} ({advice.floor:.3f}) on validation data: "
             "do not use the graph; release the MLP."
         )
     else:
-        best = rank(sound)[0]
         words.append(
             f"Use {best.defence} at epsilon {best.epsilon:g}: validation utility {best.validation:.3f} against "
             f"{advice.floor:.3f} ({advice.floor_is})."
@@ -116,9 +122,9 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
         words.append(f"Evidence is thin: only {edges} true edges among the attacked nodes; attack more with --nodes.")
     if choose_on is None:
         words.append(
-            f"Choosing has a price: the models tried spend epsilon {float(advice.cost):g} in sum on this graph, "
-            "beside which the chosen epsilon is only a part. Choose on a twin or a public graph instead "
-            "(--choose-on cora-twin) and the private graph pays for the release alone."
+            f"Choosing has a price: the models tried spend epsilon {float(advice.cost):g} in sum on this graph"
+            f"{'' if best is None else f', against {best.epsilon:g} for the chosen release alone'}. Choose on a twin "
+            "or a public graph instead (--choose-on cora-twin) and the private graph pays for the release alone."
         )
     else:
         words.append(f"The choice was made on {choose_on}, so the private graph pays for the release alone.")

@@ -26,7 +26,7 @@ from edgeveil.bench.executors import Executor
 from edgeveil.bench.leak import degree_bins, measure_leak
 from edgeveil.bench.rows import Row, plain, release_labels
 from edgeveil.bench.tasks import Outcome, Task
-from edgeveil.defences.api import defend
+from edgeveil.defences.api import defend, make_defence
 from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.graph import Graph
@@ -249,7 +249,8 @@ def check_plan(plan: AuditPlan, graph: Graph) -> None:
     bad = [e for e in plan.epsilons if not (e > 0) or math.isnan(e)]
     if bad:
         raise InputError(f"epsilon must be > 0, got {bad[0]:g}")
-    list(plan.cells())
+    for defence, epsilon, _ in plan.cells():
+        make_defence(defence, epsilon)
     preset(plan.preset, graph.name, plan.model)
     for name in plan.attacks:
         ATTACKS.get(name)

@@ -44,6 +44,7 @@ def test_an_existing_release_needs_no_labels() -> None:
     found = ev.audit(ev.Graph.from_edges(graph.edge_index, x=graph.x), target=release, nodes=40)
     assert found.verdict[0].startswith("This release (no defence) gives away")
     assert "sweet spot" not in found._repr_html_()
+    assert "all 60 nodes attacked" in repr(ev.audit(graph, target=release, attacks=["lsa2-attr"]))
 
 
 def test_advice_in_one_line() -> None:

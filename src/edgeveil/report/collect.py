@@ -74,10 +74,11 @@ def audit_data(
 ) -> AuditData:
     """The results of one plan with everything a reader needs to judge and to repeat them."""
     attacked = min(plan.nodes, graph.num_nodes)
+    whole = "all " if attacked == graph.num_nodes else ""
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}, "
     settings = {
         "nodes": attacked,
-        "summary": f"{'' if existing else runs}{attacked} nodes attacked, seed {plan.seed}",
+        "summary": f"{'' if existing else runs}{whole}{attacked} nodes attacked, seed {plan.seed}",
         "method": _attacked_how(plan, attacked) if existing else _trained_how(plan, graph, attacked),
         "command": command,
         "versions": versions(),

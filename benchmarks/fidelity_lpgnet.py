@@ -1,10 +1,11 @@
-"""LPGNet on the real graphs, beside the printed tables: measure rows, then write docs/fidelity-lpgnet.md.
+"""LPGNet as it should be (independent noise) and its two read-outs: measure rows, then write docs/fidelity-lpgnet.md.
 
     python benchmarks/fidelity_lpgnet.py run --datasets cora,citeseer --parts mlp,gcn,lpgnet --seeds 10
     python benchmarks/fidelity_lpgnet.py table --reference lpgnet.csv --out docs/fidelity-lpgnet.md
 
 `run` appends JSON lines and skips what the file already holds, so it can be stopped and continued. One process, one
-thread. `--reference` is a CSV of printed figures: table, dataset, model, epsilon, attack, metric, mean, std.
+thread. `--reference` is a CSV of printed figures: table, dataset, model, epsilon, attack, metric, mean, std. The printed
+tables themselves, DPGCN and the Twitch graphs are `edgeveil reproduce lpgnet:TABLE`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,13 @@ from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.metrics.lpgnet_analysis import cluster_cosines, homophily_by_cluster, noisy_edge_share
-from edgeveil.metrics.protocol import sampled_pairs, subset
+from edgeveil.metrics.protocol import sampled_pairs
 from edgeveil.models import ModelSpec, build, fit, preset
 from edgeveil.release.lpgnet_predictor import row_logits, stack_features
 from edgeveil.release.predictors import no_edges
 
 EPSILONS = [float(k) for k in range(1, 11)]
 INF = float("inf")
-TWITCH = ("twitch-ru", "twitch-de", "twitch-fr", "twitch-engb", "twitch-ptbr")
 CANDIDATES = [(lr, hidden) for lr in (0.05, 0.01, 0.002) for hidden in (16, 256)]
 Row = dict[str, Any]
 Runs = Iterator[tuple[Row, Callable[[], Any]]]  # what a row is about, and the work that fills it
@@ -41,8 +40,6 @@ Runs = Iterator[tuple[Row, Callable[[], Any]]]  # what a row is about, and the w
 
 def graphs(dataset: str, seed: int) -> tuple[Graph, dict[str, Any]]:
     """The training graph and what `defend` needs besides."""
-    if dataset in TWITCH:
-        return training_graph(), {"inference_graph": ev.load(dataset), "setting": "inductive-different"}
     if dataset.startswith("flickr"):
         return ev.load(dataset, split="50:25:25", split_seed=seed), {"setting": "inductive-evolving"}
     if dataset == "facebook":
@@ -52,31 +49,20 @@ def graphs(dataset: str, seed: int) -> tuple[Graph, dict[str, Any]]:
     return ev.load(dataset), {}
 
 
-@cache
-def training_graph() -> Graph:
-    """One object for all countries, so that the first MLP of a seed is trained once."""
-    return ev.load("twitch-es")
-
-
 def gcn_spec(graph: Graph) -> ModelSpec:
     """LPGNet's GCN with the smallest hidden layer of its grid, unless a tuned preset says otherwise."""
     chosen = preset("lpgnet", graph.name, "gcn")
     return chosen.model if chosen.tuned else replace(chosen.model, hidden=16)
 
 
-def figures(release: ev.Release, dataset: str, seed: int) -> Row:
+def figures(release: ev.Release, seed: int) -> Row:
     """Utility and attack figures of one release, on the inference graph."""
     truth = release.evaluation
     assert truth is not None
-    found = release.utility("all" if dataset in TWITCH else "test")
-    row: Row = {"f1": found["rare_f1"] if dataset in TWITCH else found["micro_f1"]}
+    row: Row = {"f1": release.utility()["micro_f1"]}
     blind = release.model == "mlp"  # answers about a node read no other node: LinkTeller sees exact zeros
-    if dataset in TWITCH:
-        nodes = subset(truth, seed=(42, 2, 82)[seed % 3])
-        asked: dict[str, Any] = {"nodes": nodes}
-    else:
-        asked = {"pairs": sampled_pairs(truth, seed=seed).pairs}
-        row["lpa_published"] = published_lpa(release, truth, seed)
+    asked = {"pairs": sampled_pairs(truth, seed=seed).pairs}
+    row["lpa_published"] = published_lpa(release, truth, seed)
     for name, attack, params in (("lpa", "lsa2-post", {"variant": "published"}), ("linkteller", "linkteller", {})):
         if name == "linkteller" and blind:
             row[name] = 0.5
@@ -122,18 +108,6 @@ def lpgnet(variant: str, readout: str) -> Callable[..., Runs]:
                 yield row, lambda p=params: ev.defend(graph, "lpgnet", seed=seed, **p, **how)
 
     return part
-
-
-def dpgcn(graph: Graph, how: dict[str, Any], seed: int, epsilons: list[float]) -> Runs:
-    """LapGraph with the count budget of the published code."""
-    spec, train = gcn_spec(graph), preset("lpgnet", graph.name, "gcn").train
-    for epsilon in epsilons:
-        yield (
-            {"model": "DPGCN", "epsilon": epsilon, "hidden": spec.hidden},
-            lambda e=epsilon: ev.defend(
-                graph, "lapgraph", epsilon=e, count_epsilon=0.1, model=spec, train=train, seed=seed, **how
-            ),
-        )
 
 
 def tuned(graph: Graph, how: dict[str, Any], seed: int, epsilons: list[float]) -> Runs:
@@ -207,7 +181,6 @@ PARTS: dict[str, Callable[..., Runs]] = {
     "lpgnet": lpgnet("correct", "mlp"),
     "published": lpgnet("published", "mlp"),
     "bayes": lpgnet("correct", "bayes"),
-    "dpgcn": dpgcn,
     "tuned": tuned,
     "analysis": analysis,
 }
@@ -229,7 +202,7 @@ def run(args: argparse.Namespace) -> None:
                         continue
                     started = time.perf_counter()
                     found = work()
-                    row |= found if isinstance(found, dict) else figures(found, dataset, seed)
+                    row |= found if isinstance(found, dict) else figures(found, seed)
                     row["seconds"] = round(time.perf_counter() - started, 2)
                     with path.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")

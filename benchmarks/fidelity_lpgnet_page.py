@@ -13,10 +13,7 @@ import numpy as np
 from edgeveil.metrics.lpgnet_analysis import sweet_spot
 
 Row = dict[str, Any]
-TABLES = {
-    "cora": "7", "citeseer": "8", "pubmed": "9", "facebook": "10", "twitch-de": "12", "twitch-ptbr": "13",
-    "twitch-engb": "14", "twitch-ru": "15", "twitch-fr": "16",
-}  # fmt: skip
+TABLES = {"cora": "7", "citeseer": "8", "pubmed": "9", "facebook": "10"}
 PRINTED_NAMES = {"cora": "Cora", "citeseer": "Citeseer", "pubmed": "PubMed", "facebook": "Facebook"}
 READOUTS = (
     ("mlp", "paper's MLP"),
@@ -89,15 +86,15 @@ def markdown(head: list[str], body: list[list[str]]) -> str:
 
 
 def utility_table(found: Figures, printed: Printed, dataset: str, epsilons: list[float]) -> str:
-    """Tables 7-10 and 12-16."""
+    """Beside Tables 7-10."""
     table = TABLES.get(dataset, "")
-    models = ("LPGNet-1", "LPGNet-2", "DPGCN")
+    models = ("LPGNet-1", "LPGNet-2")
     body = []
     for epsilon in epsilons:
         where = "2" if math.isinf(epsilon) else table
         name = PRINTED_NAMES.get(dataset, "?") if math.isinf(epsilon) else ""
         cells = [show(found.get(dataset, m, epsilon), printed.cell(where, m, epsilon, "", name)) for m in models]
-        extra = [show(found.get(dataset, m, epsilon, variant="published")) for m in models[:2]]
+        extra = [show(found.get(dataset, m, epsilon, variant="published")) for m in models]
         body.append(
             ["∞" if math.isinf(epsilon) else f"{epsilon:g}", *cells, *(extra if any(e != "–" for e in extra) else [])]
         )
@@ -115,7 +112,7 @@ def leakage_table(found: Figures, printed: Printed, dataset: str, epsilons: list
     for model, grid in (
         ("MLP", [math.inf]),
         ("GCN", [math.inf]),
-        *((m, epsilons) for m in ("LPGNet-1", "LPGNet-2", "DPGCN")),
+        *((m, epsilons) for m in ("LPGNet-1", "LPGNet-2")),
     ):
         for epsilon in grid:
             lpa = found.get(dataset, model, epsilon, "lpa")
@@ -200,7 +197,7 @@ def page(rows: list[Row], reference: str | None) -> str:
     parts.append(f"Seeds measured (at most; every cell shows its own number): {least}. The paper has 30.\n")
     for dataset in datasets:
         number = TABLES.get(dataset)
-        mine = [e for e in epsilons if found.get(dataset, "LPGNet-1", e) or found.get(dataset, "DPGCN", e)]
+        mine = [e for e in epsilons if found.get(dataset, "LPGNet-1", e)]
         if mine:
             parts.append(f"## {dataset}" + (f" (Table {number})" if number else " (not tabulated in the paper)") + "\n")
             parts.append(utility_table(found, printed, dataset, mine))

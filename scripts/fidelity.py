@@ -1,4 +1,4 @@
-"""Write docs/fidelity.md from a store of finished runs: python scripts/fidelity.py STORE [TABLE[=MODE] ...]
+"""Write docs/fidelity.md from a store of finished runs: python scripts/fidelity.py STORE [TABLE[=MODE[/SEEDS]] ...]
 
 Nothing is run. Every named table (default: all with at least one finished cell in quick mode) is judged with what the
 store holds; the cells go to docs/fidelity/<table>.csv, the summary between the markers of the page.
@@ -51,7 +51,8 @@ def line(result: TableResult) -> str:
         agree, count = result.agreement(variant)
         shares.append(f"{agree} of {count} ({agree / count:.0%})" if count else "")
     samples = f"{min(runs)}–{max(runs)}" if len(runs) > 1 else str(*runs)
-    command = f"`edgeveil reproduce '{name}'{FLAGS[result.mode]}`"
+    chosen = "" if result.seeds == result.paper.seeds(result.table, result.mode) else f" --seeds {result.seeds}"
+    command = f"`edgeveil reproduce '{name}'{FLAGS[result.mode]}{chosen}`"
     return f"| {name} | {total} | {len(judged(result))} | {samples} | {shares[0]} | {shares[1]} | {command} |"
 
 
@@ -98,14 +99,15 @@ def pages() -> str:
 
 def main(store: Path, wanted: list[str]) -> None:
     """Judge, write the cells, fill in the page."""
-    modes: dict[str, Mode] = {}
+    modes: dict[str, tuple[Mode, int | None]] = {}
     for word in wanted or [f"{book.name}:{table}" for book in BOOKS.values() for table in book.tables()]:
         name, _, mode = word.partition("=")
-        modes[name] = mode or "quick"  # type: ignore[assignment]
+        mode, _, seeds = mode.partition("/")
+        modes[name] = mode or "quick", int(seeds) if seeds else None  # type: ignore[assignment]
     results = []
     with Store(store, create=False) as kept:
-        for name, mode in modes.items():
-            result = reproduce(name, kept, Nothing(), cache(load), mode=mode, any_code=True)
+        for name, (mode, seeds) in modes.items():
+            result = reproduce(name, kept, Nothing(), cache(load), mode=mode, seeds=seeds, any_code=True)
             if judged(result):
                 results.append(result)
                 write_table(

@@ -27,6 +27,39 @@ nodes = 50
 beliefs = ["k"]
 """
 
+LINKTELLER = [
+    "I",
+    "II",
+    "III",
+    "V",
+    "VI",
+    "VII",
+    "VIII",
+    "IX",
+    "X",
+    "XI",
+    "XII(a)",
+    "XII(b)",
+    "XIII",
+    "XIV",
+    "XV",
+    "XVI",
+    "XVII",
+    "XVIII",
+    "XIX",
+    "XX",
+    "XXI",
+    "XXII",
+    "XXIII",
+    "XXIV",
+    "XXV",
+    "XXVI",
+    "Fig3",
+    "Fig4",
+]
+LPGNET = ["1", "2", *map(str, range(6, 25)), "Fig2", "Fig3", "Fig5", "Fig6", "Fig7", "Fig8"]
+GRAPHPRIVATIZER = ["1(a)", "1(b)", "2", "3(a)", "3(b)", *map(str, range(5, 13)), *(f"Fig{n}" for n in range(4, 16))]
+
 
 def edgeveil(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -79,9 +112,13 @@ def test_dry_run_and_mistakes(plan: Path, tmp_path: Path) -> None:
 def test_reproduce_lists_tables_and_refuses_unknown_ones(tmp_path: Path) -> None:
     listed = edgeveil("reproduce", "--list", cwd=tmp_path)
     assert listed.returncode == 0, listed.stderr
-    assert (
-        "linkteller:XXVI" in listed.stdout and "lpgnet:Fig8" in listed.stdout and "graphprivatizer:12" in listed.stdout
-    )
+    lines = {line.split()[0]: line.split()[1:] for line in listed.stdout.splitlines()}
+    names = [f"linkteller:{t}" for t in LINKTELLER] + [f"lpgnet:{t}" for t in LPGNET]
+    names += [f"graphprivatizer:{t}" for t in GRAPHPRIVATIZER]
+    assert set(names) <= lines.keys(), set(names) - lines.keys()
+    for name in names:
+        assert "0" not in lines[name][1:6] and "-" not in lines[name], f"{name}: no runs or no time: {lines[name]}"
+    assert "cannot be run: an average over all datasets" in " ".join(lines["graphprivatizer:text:5.1"])
     bad = edgeveil("reproduce", "lpgnet:99", cwd=tmp_path)
     assert bad.returncode == 2 and "table of lpgnet" in bad.stderr
     assert edgeveil("reproduce", "lpgnet:7", "--quick", "--full", cwd=tmp_path).returncode == 2

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from edgeveil.bench.config import RunConfig
 from edgeveil.bench.executors import Executor
 from edgeveil.bench.papers import BOOKS
 from edgeveil.bench.papers.base import Mode, Recipe, evaluate
@@ -15,7 +16,7 @@ from edgeveil.bench.reproduce import needed_recipes, records_of, run_key
 from edgeveil.bench.store import Store
 from edgeveil.bench.sweep import Loader, Progress, sweep
 
-__all__ = ["Drawing", "draw_figure", "find_figure", "series_text"]
+__all__ = ["Drawing", "draw_figure", "figure_runs", "find_figure", "series_text"]
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,25 @@ def draw_figure(
     """Run and evaluate every panel; a point that cannot be run is left out."""
     title, build = FIGURES[paper][figure]
     panels = build(mode)
-    recipes = [r for panel in panels for curve in panel.curves for point in curve.points for r in (point.x, point.y)]
-    table = "XII(a)" if paper == "linkteller" else BOOKS[paper].tables()[0]
-    count = seeds or BOOKS[paper].seeds(table, mode)
-    runs = needed_recipes((r for r in recipes if isinstance(r, Recipe)), count)
+    runs = needed_recipes(_recipes(panels), seeds or _seeds(paper, mode))
     summary = sweep(runs, store, executor, load, plan=f"{paper}:{figure}", any_code=any_code, progress=progress)
     found = records_of(store, summary, any_code)
     return Drawing(f"{paper}:{figure}", title, tuple((panel, _series(panel, found)) for panel in panels))
+
+
+def figure_runs(paper: str, figure: str, mode: Mode) -> tuple[list[RunConfig], int]:
+    """The distinct runs of one seed behind a figure, and how many seeds the mode takes."""
+    return needed_recipes(_recipes(FIGURES[paper][figure][1](mode)), 1), _seeds(paper, mode)
+
+
+def _recipes(panels: Iterable[Panel]) -> Iterator[Recipe]:
+    points = (point for panel in panels for curve in panel.curves for point in curve.points)
+    return (r for point in points for r in (point.x, point.y) if isinstance(r, Recipe))
+
+
+def _seeds(paper: str, mode: Mode) -> int:
+    table = "XII(a)" if paper == "linkteller" else BOOKS[paper].tables()[0]
+    return BOOKS[paper].seeds(table, mode)
 
 
 def _series(panel: Panel, found: Mapping[str, Any]) -> dict[str, list[tuple[Any, float, float]]]:

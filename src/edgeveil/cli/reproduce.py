@@ -13,10 +13,12 @@ from edgeveil.cli.progress import RunProgress, duration
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
+    from edgeveil.bench.config import RunConfig
     from edgeveil.bench.drawn import Drawing
     from edgeveil.bench.papers.base import Mode
     from edgeveil.bench.reproduce import TableResult
 
+MODES: tuple[Mode, ...] = ("quick", "default", "full")
 EXAMPLE = """
 Example:
 
@@ -119,27 +121,33 @@ def _write(result: TableResult, cells: Path | None, json_file: Path | None) -> N
 
 
 def _list(workers: int | None) -> None:
-    from edgeveil.bench.costs import estimate, speed
+    """Every table and figure with its runs and estimated time per mode; a table that cannot be run says why."""
+    from edgeveil.bench.drawn import figure_runs
     from edgeveil.bench.papers import BOOKS
     from edgeveil.bench.papers.figures import FIGURES
     from edgeveil.bench.reproduce import needed
     from edgeveil.models.threads import available
 
     cores = workers or available()
-    modes: tuple[Mode, ...] = ("quick", "default", "full")
-    print(f"{'table':<24}{'figures':>8}" + "".join(f"{f'{mode}: runs':>16}{'time':>8}" for mode in modes))
+    print(f"{'table':<24}{'figures':>8}" + "".join(f"{f'{mode}: runs':>16}{'time':>8}" for mode in MODES))
     for book in BOOKS.values():
         for name in book.tables():
-            cells = list(book.cells(name, "full"))
-            line = f"{f'{book.name}:{name}':<24}{len(cells):>8}"
-            part = [cell for cell in cells if not cell.why]
-            every = needed(part, 1, ("published", "correct"))
-            few = needed((cell for cell in part if book.quick(cell.published)), 1, ("published", "correct"))
-            for mode in modes:
-                runs, seeds = few if mode == "quick" else every, book.seeds(name, mode)
-                time = duration(estimate(runs) * seeds * speed() / cores) if runs else "-"
-                line += f"{len(runs) * seeds:>16}{time:>8}"
-            print(line, flush=True)
+            every = list(book.cells(name, "full"))
+            line = f"{f'{book.name}:{name}':<24}{len(every):>8}"
+            for mode in MODES:
+                cells = every if mode != "quick" else book.cells(name, mode)
+                base = needed((cell for cell in cells if not cell.why), 1, ("published", "correct"))
+                line += _cost(base, book.seeds(name, mode), cores)
+            reasons = {cell.why for cell in every}
+            print(line + (f"  cannot be run: {min(reasons)}" if "" not in reasons else ""), flush=True)
         for figure, (what, _) in FIGURES[book.name].items():
-            print(f"{f'{book.name}:{figure}':<24}{'drawn':>8}   {what}")
+            costs = (_cost(*figure_runs(book.name, figure, mode), cores) for mode in MODES)
+            print(f"{f'{book.name}:{figure}':<24}{'drawn':>8}{''.join(costs)}  {what}", flush=True)
     print(f"Times are for {cores} core(s) of this machine; runs that tables share are done once and counted in each.")
+
+
+def _cost(runs: list[RunConfig], seeds: int, cores: int) -> str:
+    from edgeveil.bench.costs import estimate, speed
+
+    time = duration(estimate(runs) * seeds * speed() / cores) if runs else "-"
+    return f"{len(runs) * seeds:>16}{time:>8}"

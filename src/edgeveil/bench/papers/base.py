@@ -84,13 +84,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper: how its cells are measured, how many seeds each mode takes, and which cells `--quick` keeps."""
+    """One paper: how its cells are measured, how many seeds each mode takes, and which cells `--quick` keeps.
+
+    `quick` keeps a part of the cells on small graphs; a table that has none keeps `thin`, the same on any graph.
+    """
 
     name: str
     title: str
     cell: Callable[[Published], Cell]
     seeds: Callable[[str, Mode], int]
     quick: Callable[[Published], bool]
+    thin: Callable[[Published], bool]
 
     def tables(self) -> tuple[str, ...]:
         """Every table with printed figures."""
@@ -98,13 +102,17 @@ class Paper:
 
     def cells(self, table: str, mode: Mode) -> Iterator[Cell]:
         """The cells of a table in a mode; contradictions in print are shown and not counted."""
-        for printed in find_table(self.name, table):
-            if mode == "quick" and not self.quick(printed):
-                continue
+        for printed in self._kept(table, mode):
             cell = self.cell(printed)
             if printed.doubt and not cell.aside:
                 cell = Cell(printed, cell.recipes, cell.why, f"{printed.doubt}: {DOUBTS[printed.doubt]}")
             yield cell
+
+    def _kept(self, table: str, mode: Mode) -> Sequence[Published]:
+        every = find_table(self.name, table)
+        if mode != "quick":
+            return every
+        return [p for p in every if self.quick(p)] or [p for p in every if self.thin(p)]
 
 
 def scale(unit: str) -> float:

@@ -96,10 +96,16 @@ def quick(p: Published) -> bool:
     return p.dataset in ("twitch-ru", "twitch-ptbr", "twitch-engb", "cora", "citeseer")
 
 
+def thin(p: Published) -> bool:
+    """Tables without a small graph (III, text:F6) are short."""
+    return True
+
+
 BOOK = Paper(
     name="linkteller",
     title="Wu et al., LinkTeller, IEEE S&P 2022",
     cell=cell,
     seeds=seeds,
     quick=quick,
+    thin=thin,
 )

@@ -92,10 +92,14 @@ def seeds(table: str, mode: Mode) -> int:
     return counts[mode]
 
 
+def thin(p: Published) -> bool:
+    """Every third epsilon."""
+    return not p.epsilon or math.isinf(float(p.epsilon)) or p.epsilon in ("1", "4", "7", "10")
+
+
 def quick(p: Published) -> bool:
     """Small graphs and every third epsilon."""
-    small = p.dataset in ("cora", "citeseer", "twitch-ru", "twitch-ptbr", "bipartite", "chameleon")
-    return small and (not p.epsilon or math.isinf(float(p.epsilon)) or p.epsilon in ("1", "4", "7", "10"))
+    return p.dataset in ("cora", "citeseer", "twitch-ru", "twitch-ptbr", "bipartite", "chameleon") and thin(p)
 
 
 BOOK = Paper(
@@ -104,4 +108,5 @@ BOOK = Paper(
     cell=cell,
     seeds=seeds,
     quick=quick,
+    thin=thin,
 )

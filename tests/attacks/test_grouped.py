@@ -109,6 +109,19 @@ def test_coarse_answers_cost_at_most_two_points_of_auc(sparse, tools, answer, de
     assert auc(sparse, few) >= auc(sparse, full) - 0.02
 
 
+def test_answers_at_a_rounding_stop_are_called_out(sparse, tools):
+    """Saturated probabilities, rounded: the result says that the grouped form loses more there than the full one."""
+    notes = []
+    for sharp in (1, 200):
+        target = Target.from_callable(
+            lambda x, sharp=sharp: np.round(tools.softmax(sharp * sparse(x)), 3),
+            features=sparse.x,
+            answer="probabilities",
+        )
+        notes.append(attack(target, "linkteller-grouped", nodes=np.arange(150), queries=40).notes)
+    assert notes[0] == () and "rounding stop" in notes[1][-1]
+
+
 @pytest.mark.parametrize("decimals", range(2, 7))
 def test_resolution_is_read_off_the_answer(decimals):
     rng = np.random.default_rng(0)

@@ -49,6 +49,18 @@ def test_one_nodes_relations_give_the_density(scored):
     assert belief.density == pytest.approx(truth.mean(), rel=0.6)
 
 
+def test_a_few_nodes_relations_give_a_steadier_density(scored):
+    scores, truth = scored
+    edges = PAIRS[:, truth]
+    friends = {v: [int(a + b - v) for a, b in edges.T if v in (a, b)] for v in range(40) if (edges == v).any()}
+    single = [density.from_node_relations(scores, PAIRS, v, f).density for v, f in friends.items()]
+    several = density.from_node_relations(scores, PAIRS, friends)
+    assert several.density == pytest.approx(truth.mean(), rel=0.35) and several.method.endswith(f"{len(friends)} nodes")
+    assert abs(several.density - truth.mean()) <= np.abs(np.array(single) - truth.mean()).max()
+    with pytest.raises(InputError, match="at least one node"):
+        density.from_node_relations(scores, PAIRS, {})
+
+
 def test_link_prediction_on_a_known_part_gives_the_density():
     rng = np.random.default_rng(1)
     groups = np.arange(200) % 4

@@ -159,6 +159,30 @@ def test_an_interrupted_attack_resumes_without_paying_twice(tmp_path):
     assert np.array_equal(res.scores, plain.scores)
 
 
+@pytest.mark.parametrize("trouble", ["silence", "nan", "shape"])
+def test_trouble_half_way_costs_no_paid_answer(tmp_path, trouble):
+    """A service that falls silent (or answers nonsense) at the fourth question, and one that works again."""
+    path = tmp_path / "t.bin"
+    calls = []
+
+    def moody(x):
+        calls.append(1)
+        if len(calls) < 4:
+            return model(x)
+        if trouble == "silence":
+            time.sleep(2)
+        return model(x)[:-1] if trouble == "shape" else np.full((N, 3), np.nan)
+
+    broken = RecordedTarget(Target.from_callable(moody, features=X, timeout=0.3), path)
+    with pytest.raises(TargetError, match=r"no answer within|NaN|shape"):
+        attack(broken, "linkteller", nodes=range(N))
+    assert broken.paid == broken.queries == 3
+    mended = RecordedTarget(Target.from_callable(model, features=X, timeout=5), path)
+    res = attack(mended, "linkteller", nodes=range(N))
+    assert mended.paid == N + 1 - 3 and res.queries == N + 1
+    assert np.array_equal(res.scores, attack(Target.from_callable(model, features=X), nodes=range(N)).scores)
+
+
 def test_replay_needs_no_target(tmp_path):
     path = tmp_path / "t.bin"
     live = attack(RecordedTarget(Target.from_callable(model, features=X), path), nodes=range(N), features=X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,14 +64,27 @@ def from_known_edges(
     return Belief(_share_above(s, threshold, unlisted), "known edges", threshold)
 
 
-def from_node_relations(scores: Any, pairs: Any, node: int, neighbours: Any, *, unlisted: int = 0) -> Belief:
-    """(b) Raise k from 0 until every known relation of one node is inferred; several nodes: take their median."""
-    friends = np.atleast_1d(np.asarray(neighbours, np.int64))
+def from_node_relations(scores: Any, pairs: Any, node: Any, neighbours: Any = None, *, unlisted: int = 0) -> Belief:
+    """(b) Raise k from 0 until every known relation of one node is inferred.
+
+    Several nodes: give `node` as a mapping from nodes to their neighbours; the median of their beliefs counts.
+    """
     s = np.asarray(scores, np.float64)
-    found = s[_index(pairs, np.stack([np.full_like(friends, node), friends]))]
+    known = node if isinstance(node, Mapping) else {node: neighbours}
+    cuts = [_weakest(s, pairs, int(one), friends) for one, friends in known.items()]
+    if not cuts:
+        raise InputError("no node's relations are given; name at least one node and its neighbours")
+    threshold = float(np.median(cuts))
+    method = "relations of one node" if len(cuts) == 1 else f"relations of {len(cuts)} nodes"
+    return Belief(_share_above(s, threshold, unlisted), method, threshold)
+
+
+def _weakest(scores: Float, pairs: Any, node: int, neighbours: Any) -> float:
+    friends = np.atleast_1d(np.asarray(neighbours, np.int64))
+    found = scores[_index(pairs, np.stack([np.full_like(friends, node), friends]))]
     if not len(found):
         raise InputError(f"no scored pair joins node {node} with the given neighbours; name neighbours among the nodes")
-    return Belief(_share_above(s, float(found.min()), unlisted), "relations of one node", float(found.min()))
+    return float(found.min())
 
 
 def from_link_prediction(

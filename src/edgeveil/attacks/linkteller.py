@@ -26,8 +26,8 @@ Float = NDArray[np.float64]
 MODES = ("auto", "exact", "query")
 VARIANTS = ("correct", "published")
 BLIND = (
-    "no node influences another: this model's answers do not depend on other nodes' features at query time, so "
-    "LinkTeller is blind here. That is not evidence of privacy"
+    "no node influences another: this model's answers do not depend on other nodes' features at query time (or are too "
+    "coarse to show it), so LinkTeller is blind here. That is not evidence of privacy"
 )
 
 

@@ -9,7 +9,7 @@ additive queries; no published link-stealing attack that does this is known to u
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +29,10 @@ __all__ = ["LinkTellerGrouped"]
 Array = NDArray[Any]
 LEAST = 20
 NOISE = 0.1  # of the worst case; answers whose true value is far from a rounding edge show none
+MUTE = (
+    "{:.0%} of the nodes' answers end at a rounding stop (all probability in one class) and hardly respond; sums of "
+    "many perturbations lose more there than single ones, so trust the full linkteller attack instead"
+)
 
 
 @ATTACKS.register("linkteller-grouped")
@@ -70,7 +74,9 @@ class LinkTellerGrouped(Attack):
             rounds.ask(budget - spent, undecided)
             recovered = rounds.recover()
         facts["explained"] = float(recovered.explained.mean())
-        return score_influence(sp.csr_matrix(recovered.norms.T), view, self.variant, "black-box", facts)
+        scored = score_influence(sp.csr_matrix(recovered.norms.T), view, self.variant, "black-box", facts)
+        notes = (MUTE.format(probe.mute),) if probe.mute > 0.25 else ()
+        return replace(scored, notes=(*scored.notes, *notes))
 
     def _check_parameters(self) -> None:
         check_variant(self.variant)

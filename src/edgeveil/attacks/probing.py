@@ -73,6 +73,7 @@ class Probe:
         self._weight = self._weights(base)
         self.base = self._read(base)
         self.heard = self._graded(base)  # of the last answer: own nodes it says something graded about
+        self.mute = float(1 - self.heard.mean())  # share of own nodes whose unperturbed answer is a rounding stop
         self.delta = self._step() if delta is None else float(delta)
 
     @property

@@ -66,6 +66,7 @@ class RecordedTarget(Target):
         header = self._open()
         self.num_nodes = int(header["num_nodes"])
         self.answer_kind = header["answer_kind"]
+        self.features = None if inner is None else inner.features
 
     def _answer(self, features: Any, nodes: Any, induced: bool) -> NDArray[Any]:
         plain = query_key(features, nodes, induced, 0)

@@ -14,7 +14,7 @@ from edgeveil.bench.executors import make_executor
 from edgeveil.bench.processes import Processes
 from edgeveil.bench.share import from_arrays, open_graph, save_graph, to_arrays
 from edgeveil.bench.tasks import Backlog, Outcome, Task
-from edgeveil.errors import InputError, UnknownNameError
+from edgeveil.errors import InputError, StorageError, UnknownNameError
 from edgeveil.graph.graph import Graph
 
 LOCAL = ("serial", "processes")
@@ -93,6 +93,15 @@ def test_graphs_are_shared_without_change(toy: Graph, tmp_path: Path, sparse: bo
         assert fresh.fingerprint == graph.fingerprint
         assert (copy.name, copy.split, copy.num_classes, copy.is_twin) == ("toy", "given", 3, False)
         assert not copy.indices.flags.writeable or copy.indices is graph.indices
+
+
+def test_a_full_temporary_disk_is_explained(toy: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("edgeveil.bench.processes.save_graph", full)
+    with pytest.raises(StorageError, match=r"No space left on device.*TMPDIR"):
+        outcomes("processes", payload.tasks(2), {"toy": toy})
 
 
 def test_nonsense_is_refused() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from edgeveil.bench.share import open_graph, save_graph
 from edgeveil.bench.tasks import Backlog, Outcome, Task, carry_out, find_function
+from edgeveil.errors import StorageError
 from edgeveil.graph.graph import Graph
 
 __all__ = ["Processes", "ThreadLimit"]
@@ -82,7 +83,7 @@ class Processes:
         with ThreadLimit(), tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
             names = {name: str(place) for place, name in enumerate(graphs)}
             for name, graph in graphs.items():
-                save_graph(graph, Path(folder) / names[name])
+                _share(graph, Path(folder) / names[name])
             try:
                 for _ in range(min(self.workers, len(backlog))):
                     pool.append(_start(function, folder, names))
@@ -90,6 +91,16 @@ class Processes:
             finally:
                 for worker in pool:
                     _stop(worker)
+
+
+def _share(graph: Graph, folder: Path) -> None:
+    try:
+        save_graph(graph, folder)
+    except OSError as error:
+        raise StorageError(
+            f"cannot share {graph.name} with the workers through {folder.parent}: {error.strerror or error}; free some "
+            "space there, set TMPDIR to another disk, or use --executor serial"
+        ) from error
 
 
 def _drive(pool: list[_Worker], backlog: Backlog, start: Any) -> Iterator[Outcome]:

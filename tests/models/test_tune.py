@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from test_train import planted
 from edgeveil.errors import InputError, StorageError, UnknownNameError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
-from edgeveil.models.tune import SPACES, Trial, best, grid_search, points, problem, read_trials, tpe_search
+from edgeveil.models.tune import SPACES, Trial, _arguments, best, grid_search, points, problem, read_trials, tpe_search
 
 TINY = {"lr": (0.01, 0.05), "hidden": (4, 8), "epochs": (8,)}
 
@@ -91,3 +93,11 @@ def test_a_graph_without_validation_nodes_cannot_be_tuned_on():
     bare = Graph.from_edges(graph.edge_index, x=graph.x, y=graph.y)
     with pytest.raises(InputError, match="training and validation"):
         problem(bare, preset("lpgnet", "small", "gcn"))
+
+
+def test_the_noted_command_is_one_that_runs():
+    for entry in json.loads(files("edgeveil.models").joinpath("tuned.json").read_text()).values():
+        words = entry["command"].split()
+        assert words[:3] == ["python", "-m", "edgeveil.models.tune"]
+        args = _arguments(words[3:])
+        assert args.store == Path(f"{args.dataset}-{args.model}.jsonl") and entry["points"] == len(points(args.space))

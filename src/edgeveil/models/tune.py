@@ -1,6 +1,6 @@
 """Hyper-parameter search over the papers' spaces, on training and validation labels only.
 
-    python -m edgeveil.models.tune --dataset cora --model gcn --space lpgnet --store cora-gcn.jsonl
+    python -m edgeveil.models.tune --dataset cora --model gcn --space lpgnet
 
 Searching spends privacy that no guarantee of the final model covers: tune on public data, or count every trial.
 """
@@ -237,11 +237,16 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", default="gcn")
     parser.add_argument("--paper", default="lpgnet", help="preset for everything the space leaves open")
     parser.add_argument("--space", default="lpgnet", choices=sorted(SPACES))
-    parser.add_argument("--store", type=Path, required=True, help="finished trials; run again to resume")
+    parser.add_argument(
+        "--store", type=Path, help="finished trials, to resume from (default: DATASET-MODEL.jsonl or .db)"
+    )
     parser.add_argument("--tpe", type=int, metavar="N", help="N trials of Optuna's TPE in place of the whole grid")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="JSON file in which the best point is noted (tuned.json)")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.store is None:
+        args.store = Path(f"{args.dataset}-{args.model}{'.db' if args.tpe else '.jsonl'}")
+    return args
 
 
 @contextmanager

@@ -237,9 +237,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", default="gcn")
     parser.add_argument("--paper", default="lpgnet", help="preset for everything the space leaves open")
     parser.add_argument("--space", default="lpgnet", choices=sorted(SPACES))
-    parser.add_argument(
-        "--store", type=Path, help="finished trials (default: DATASET-MODEL.jsonl or .db)"
-    )
+    parser.add_argument("--store", type=Path, help="finished trials (default: DATASET-MODEL.jsonl or .db)")
     parser.add_argument("--tpe", type=int, metavar="N", help="N trials of Optuna's TPE in place of the whole grid")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="JSON file in which the best point is noted (tuned.json)")

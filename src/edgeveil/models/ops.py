@@ -32,8 +32,6 @@ __all__ = [
 Features = FeatureOperand | Deferred | Tensor
 """What a layer accepts as x: the operand of a `FeatureMatrix`, its deferred propagation, or a dense tensor."""
 
-_CHUNK = 1 << 22  # numbers gathered at once by a chunked edge loop (32 MB in float64)
-
 
 def matmul(x: Features, weight: Tensor) -> Tensor:
     """x @ weight for sparse, standardised or dense features."""
@@ -98,12 +96,11 @@ def _product(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
 
 
 def _inner(q: Tensor, k: Tensor, pattern: Pattern) -> Tensor:
-    step = max(1, _CHUNK // max(q.shape[1], 1))
-    parts = [
-        (q[pattern.row[at : at + step]] * k[pattern.column[at : at + step]]).sum(-1)
-        for at in range(0, pattern.nnz, step)
-    ]
-    return torch.cat(parts) if parts else q.new_zeros(0)
+    if pattern.nnz == 0 or q.shape[1] == 0:
+        return q.new_zeros(pattern.nnz)
+    places = csr_tensor(pattern.crow, pattern.col, q.new_zeros(pattern.nnz), pattern.shape)
+    found: Tensor = torch.sparse.sampled_addmm(places, q.contiguous(), k.T, beta=0.0).values()
+    return found
 
 
 def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:

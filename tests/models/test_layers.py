@@ -99,7 +99,7 @@ def test_gat(case, heads, concat, skip):
 @pytest.mark.parametrize(("heads", "concat"), [(1, False), (3, True), (3, False)])
 def test_gatv2(case, heads, concat, monkeypatch):
     a, edges, x = case
-    monkeypatch.setattr("edgeveil.models.attention._CHUNK", 100)  # several chunks
+    monkeypatch.setattr("edgeveil.models.additive._CHUNK", 100)  # several chunks
     theirs = geometric.GATv2Conv(6, 4, heads=heads, concat=concat)
     randomise(theirs)
     ours = GATv2Layer(6, 4, heads=heads, concat=concat, bias=True, skip=False)

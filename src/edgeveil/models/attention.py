@@ -10,8 +10,8 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from edgeveil.models.additive import SLOPE, additive_scores
 from edgeveil.models.base import Layer, Linear, initialise
 from edgeveil.models.ops import Features, matmul, sddmm, segment_softmax, weighted_spmm
 from edgeveil.models.pattern import Pattern
@@ -19,9 +19,6 @@ from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 
 __all__ = ["AttentionLayer", "GATLayer", "GATv2Layer", "TransformerLayer", "attention_layers"]
-
-SLOPE = 0.2
-_CHUNK = 1 << 21  # numbers a chunk of GATv2 scores may hold at once
 
 
 def _attention_vector(heads: int, width: int) -> nn.Parameter:
@@ -83,10 +80,7 @@ class GATLayer(AttentionLayer):
 
 
 class GATv2Layer(AttentionLayer):
-    """Brody et al. 2022: e_ij = a · LeakyReLU(W_l x_j + W_r x_i), self-loops included.
-
-    The nonlinearity sits inside the product, so edges are scored in chunks, which training recomputes going backward.
-    """
+    """Brody et al. 2022: e_ij = a · LeakyReLU(W_l x_j + W_r x_i), self-loops included."""
 
     def __init__(self, num_in: int, width: int, *, heads: int, concat: bool, bias: bool, skip: bool) -> None:
         super().__init__(num_in, width, heads=heads, concat=concat, bias=bias, skip=skip)
@@ -95,23 +89,9 @@ class GATv2Layer(AttentionLayer):
         self.vector = _attention_vector(heads, width)
 
     def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Tensor, Tensor]:
-        """Chunked additive attention."""
+        """Additive attention on the entries of the adjacency."""
         values, wanted = self.source(x), structure.targets(self.target(x))
-        step = max(1, _CHUNK // max(self.heads * self.width, 1))
-        recompute = self.training and torch.is_grad_enabled() and pattern.nnz > step
-        parts = []
-        for at in range(0, pattern.nnz, step):
-            j, i = pattern.column[at : at + step], pattern.row[at : at + step]
-            if recompute:
-                parts.append(
-                    checkpoint(self._score, values, wanted, j, i, use_reentrant=False, preserve_rng_state=False)
-                )
-            else:
-                parts.append(self._score(values, wanted, j, i))
-        return (torch.cat(parts) if parts else values.new_zeros(0, self.heads)), values
-
-    def _score(self, values: Tensor, wanted: Tensor, j: Tensor, i: Tensor) -> Tensor:
-        return (nn.functional.leaky_relu(self._by_head(values[j] + wanted[i]), SLOPE) * self.vector).sum(-1)
+        return additive_scores(values, wanted, self.vector, pattern), values
 
 
 class TransformerLayer(AttentionLayer):

@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeveil.models.attention import SLOPE, AttentionLayer, GATLayer, GATv2Layer, TransformerLayer
+from edgeveil.models.additive import SLOPE
+from edgeveil.models.attention import AttentionLayer, GATLayer, GATv2Layer, TransformerLayer
 from edgeveil.models.ops import Features, segment_softmax
 from edgeveil.models.structure import Structure
 from edgeveil.models.tangents import LIMIT, Tangents, TooMany, find

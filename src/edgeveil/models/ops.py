@@ -21,6 +21,7 @@ __all__ = [
     "Features",
     "activate",
     "kept",
+    "looped",
     "matmul",
     "num_columns",
     "num_rows",
@@ -107,7 +108,7 @@ def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else a + b
 
 
-def _looped(function: Any, in_dims: tuple[int | None, ...], inputs: tuple[Any, ...], size: int) -> tuple[Tensor, int]:
+def looped(function: Any, in_dims: tuple[int | None, ...], inputs: tuple[Any, ...], size: int) -> tuple[Tensor, int]:
     """A vmap rule that runs the function once per batch entry."""
     outs = []
     for i in range(size):
@@ -149,7 +150,7 @@ class _WeightedSpMM(torch.autograd.Function):
             n, batch, width = (x := x.movedim(in_dims[1], 1)).shape
             folded = weighted_spmm(values, x.reshape(n, batch * width), pattern)
             return folded.reshape(pattern.shape[0], batch, width), 1
-        return _looped(weighted_spmm, in_dims, (values, x, pattern), info.batch_size)
+        return looped(weighted_spmm, in_dims, (values, x, pattern), info.batch_size)
 
 
 class _SDDMM(torch.autograd.Function):
@@ -179,7 +180,7 @@ class _SDDMM(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, q: Tensor, k: Tensor, pattern: Pattern) -> tuple[Tensor, int]:
-        return _looped(sddmm, in_dims, (q, k, pattern), info.batch_size)
+        return looped(sddmm, in_dims, (q, k, pattern), info.batch_size)
 
 
 def weighted_spmm(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:

@@ -25,3 +25,13 @@ def test_the_old_number_comes_back():
         assert torch.get_num_threads() == 1
         raise RuntimeError
     assert torch.get_num_threads() == before
+
+
+def test_flushing_ends_with_the_block():
+    tiny = torch.tensor(1e-38)
+    with threads.flushing():
+        assert tiny * 0.1 == 0
+        with threads.flushing():
+            assert tiny * 0.1 == 0
+        assert tiny * 0.1 == 0
+    assert tiny * 0.1 > 0

@@ -23,7 +23,7 @@ _CHUNK = 1 << 17  # numbers in one chunk
 
 
 def additive_scores(values: Tensor, wanted: Tensor, vector: Tensor, pattern: Pattern) -> Tensor:
-    """[nnz, heads] from v [senders, heads * width], w [receivers, heads * width] and a [heads, width]."""
+    """[heads, nnz] from v [senders, heads * width], w [receivers, heads * width] and a [heads, width]."""
     out: Tensor = _Additive.apply(values, wanted, vector, pattern)  # type: ignore[no-untyped-call]
     return out
 
@@ -31,10 +31,10 @@ def additive_scores(values: Tensor, wanted: Tensor, vector: Tensor, pattern: Pat
 class _Additive(torch.autograd.Function):
     @staticmethod
     def forward(values: Tensor, wanted: Tensor, vector: Tensor, pattern: Pattern) -> Tensor:
-        out = values.new_empty(pattern.nnz, len(vector))
+        out = values.new_empty(len(vector), pattern.nnz)
         apart = _apart(vector)
         for at, end, sums in _sums(values, wanted, pattern):
-            torch.mm(torch.nn.functional.leaky_relu_(sums, SLOPE), apart, out=out[at:end])
+            out[:, at:end] = (torch.nn.functional.leaky_relu_(sums, SLOPE) @ apart).T
         return out
 
     @staticmethod
@@ -53,7 +53,7 @@ class _Additive(torch.autograd.Function):
         out: Tensor = (torch.where(sums > 0, 1.0, SLOPE) * moved) @ _apart(vector)
         if d_vector is not None:
             out = out + torch.nn.functional.leaky_relu(sums, SLOPE) @ _apart(d_vector)
-        return out
+        return out.T
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
@@ -67,7 +67,7 @@ class _Additive(torch.autograd.Function):
         apart = _apart(vector)
         to_apart = torch.zeros_like(apart)
         for at, end, sums in _sums(values, wanted, pattern):
-            own = grad[at:end]
+            own = grad[:, at:end].T
             to_sums = torch.ops.aten.leaky_relu_backward(own @ apart.T, sums, SLOPE, False)
             to_apart.addmm_(torch.nn.functional.leaky_relu_(sums, SLOPE).T, own)
             to_values.index_add_(0, pattern.column[at:end], to_sums)

@@ -1,19 +1,20 @@
 """Layers that learn their edge weights: GAT, GATv2 and the graph transformer.
 
-Per entry of the adjacency only the scores of the heads are kept, never a message: y = sum_j a_ij h_j runs as one
-weighted sparse product per head.
+Per entry of the adjacency only one number per head is kept, never a message (`softmax_mix`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from edgeveil.models.additive import SLOPE, additive_scores
 from edgeveil.models.base import Layer, Linear, initialise
-from edgeveil.models.ops import Features, matmul, sddmm, segment_softmax, weighted_spmm
+from edgeveil.models.mixing import softmax_mix
+from edgeveil.models.ops import Features, matmul, sddmm
 from edgeveil.models.pattern import Pattern
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
@@ -41,18 +42,16 @@ class AttentionLayer(Layer):
 
     skip_bias = False
 
-    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Tensor, Tensor]:
-        """Scores [nnz, heads] before the softmax, and the values [n, heads * width] to be mixed."""
+    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Sequence[Tensor], Tensor]:
+        """Scores before the softmax, [nnz] per head, and the values [n, heads * width] to be mixed."""
         raise NotImplementedError
 
     def forward(self, x: Features, structure: Structure) -> Tensor:
         """Attend, mix, join the heads."""
         pattern = structure.pattern(loops=self.loops)
         scores, values = self.attend(x, pattern, structure)
-        weights = segment_softmax(scores, pattern)
         parts = [
-            weighted_spmm(weights[:, h], values[:, h * self.width : (h + 1) * self.width], pattern)
-            for h in range(self.heads)
+            softmax_mix(own, values[:, h * self.width : (h + 1) * self.width], pattern) for h, own in enumerate(scores)
         ]
         out = torch.cat(parts, dim=1) if self.concat else torch.stack(parts).mean(0)
         if self.bias is not None:
@@ -71,12 +70,15 @@ class GATLayer(AttentionLayer):
         self.weight = Linear(num_in, heads * width, bias=False, init="glorot")
         self.source, self.target = _attention_vector(heads, width), _attention_vector(heads, width)
 
-    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Tensor, Tensor]:
-        """Scores are sums of two per-node numbers: nothing per edge but themselves."""
+    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Sequence[Tensor], Tensor]:
+        """Scores are sums of two per-node numbers, so a sampled product of width two."""
         values = self.weight(x)
         split = self._by_head(values)
         from_source, from_target = (split * self.source).sum(-1), structure.targets((split * self.target).sum(-1))
-        return nn.functional.leaky_relu(from_source[pattern.column] + from_target[pattern.row], SLOPE), values
+        sending = torch.stack([from_source, torch.ones_like(from_source)], dim=-1)
+        receiving = torch.stack([torch.ones_like(from_target), from_target], dim=-1)
+        sums = [sddmm(receiving[:, h], sending[:, h], pattern) for h in range(self.heads)]
+        return [nn.functional.leaky_relu(own, SLOPE) for own in sums], values
 
 
 class GATv2Layer(AttentionLayer):
@@ -88,10 +90,10 @@ class GATv2Layer(AttentionLayer):
         self.target = Linear(num_in, heads * width, bias=bias, init="glorot")
         self.vector = _attention_vector(heads, width)
 
-    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Tensor, Tensor]:
+    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Sequence[Tensor], Tensor]:
         """Additive attention on the entries of the adjacency."""
         values, wanted = self.source(x), structure.targets(self.target(x))
-        return additive_scores(values, wanted, self.vector, pattern), values
+        return additive_scores(values, wanted, self.vector, pattern).unbind(), values
 
 
 class TransformerLayer(AttentionLayer):
@@ -108,18 +110,18 @@ class TransformerLayer(AttentionLayer):
         self.key = Linear(num_in, heads * width, bias=bias)
         self.value = Linear(num_in, heads * width, bias=bias)
 
-    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Tensor, Tensor]:
+    def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Sequence[Tensor], Tensor]:
         """Scaled dot products on the entries of the adjacency only."""
         joined = matmul(x, torch.cat([self.query.weight, self.key.weight, self.value.weight], dim=1))
         if self.query.bias is not None and self.key.bias is not None and self.value.bias is not None:
             joined = joined + torch.cat([self.query.bias, self.key.bias, self.value.bias])
         query, key, value = joined.chunk(3, dim=1)
-        query = structure.targets(query)
+        query = structure.targets(query) / math.sqrt(self.width)
         scores = [
             sddmm(query[:, at : at + self.width], key[:, at : at + self.width], pattern)
             for at in range(0, self.heads * self.width, self.width)
         ]
-        return torch.stack(scores, dim=1) / math.sqrt(self.width), value
+        return scores, value
 
 
 KINDS: dict[str, type[AttentionLayer]] = {"gat": GATLayer, "gatv2": GATv2Layer, "transformer": TransformerLayer}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -60,7 +61,7 @@ def attention_step(
     if len(reach.owner) * layer.heads * layer.width > LIMIT and t.num_queries > 1:
         raise TooMany
     scores, values = layer.attend(base, pattern, structure)
-    weights = segment_softmax(scores, pattern).numpy()[reach.entry]
+    weights = segment_softmax(torch.stack(list(scores), dim=1), pattern).numpy()[reach.entry]
     change, d_values = _score_change(layer, base, reach, product)
     count = len(reach.owner)
     sums = sp.csr_matrix((np.ones(count), np.arange(count), reach.indptr), shape=(len(reach.pairs), count))

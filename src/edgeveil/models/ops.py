@@ -7,6 +7,7 @@ of one fixed pattern. Both are bilinear, so forward mode needs nothing more.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,13 +21,16 @@ from edgeveil.models.pattern import Pattern
 __all__ = [
     "Features",
     "activate",
+    "each",
     "kept",
     "looped",
     "matmul",
     "num_columns",
     "num_rows",
+    "sampled",
     "sddmm",
     "segment_softmax",
+    "weighted",
     "weighted_spmm",
 ]
 
@@ -92,11 +96,13 @@ def activate(x: Tensor, activation: str, dropout: float) -> Tensor:
     return out * mask.to(x.dtype).mul_(1.0 / share)
 
 
-def _product(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
+def weighted(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
+    """`weighted_spmm` without derivatives."""
     return csr_product(csr_tensor(pattern.crow, pattern.col, values, pattern.shape), x)
 
 
-def _inner(q: Tensor, k: Tensor, pattern: Pattern) -> Tensor:
+def sampled(q: Tensor, k: Tensor, pattern: Pattern) -> Tensor:
+    """`sddmm` without derivatives."""
     if pattern.nnz == 0 or q.shape[1] == 0:
         return q.new_zeros(pattern.nnz)
     places = csr_tensor(pattern.crow, pattern.col, q.new_zeros(pattern.nnz), pattern.shape)
@@ -108,21 +114,22 @@ def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else a + b
 
 
+def each(in_dims: tuple[int | None, ...], inputs: tuple[Any, ...], size: int) -> Iterator[list[Any]]:
+    """The arguments of every batch entry of a vmap rule whose last argument is a pattern."""
+    for i in range(size):
+        picked = zip(inputs[:-1], in_dims[: len(inputs) - 1], strict=True)
+        yield [*(x if d is None else x.select(d, i) for x, d in picked), inputs[-1]]
+
+
 def looped(function: Any, in_dims: tuple[int | None, ...], inputs: tuple[Any, ...], size: int) -> tuple[Tensor, int]:
     """A vmap rule that runs the function once per batch entry."""
-    outs = []
-    for i in range(size):
-        picked = [
-            x if d is None else x.select(d, i) for x, d in zip(inputs[:-1], in_dims[: len(inputs) - 1], strict=True)
-        ]
-        outs.append(function(*picked, inputs[-1]))
-    return torch.stack(outs), 0
+    return torch.stack([function(*own) for own in each(in_dims, inputs, size)]), 0
 
 
 class _WeightedSpMM(torch.autograd.Function):
     @staticmethod
     def forward(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
-        return _product(values, x, pattern)
+        return weighted(values, x, pattern)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern], output: Tensor) -> None:
@@ -156,7 +163,7 @@ class _WeightedSpMM(torch.autograd.Function):
 class _SDDMM(torch.autograd.Function):
     @staticmethod
     def forward(q: Tensor, k: Tensor, pattern: Pattern) -> Tensor:
-        return _inner(q, k, pattern)
+        return sampled(q, k, pattern)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern], output: Tensor) -> None:

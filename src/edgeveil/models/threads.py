@@ -1,4 +1,7 @@
-"""How many threads torch may use: one per process unless asked, because two on a busy pair of cores are slower."""
+"""How torch uses the processor: one thread unless asked, and numbers too small to matter taken as zero in training.
+
+Two threads on a busy pair of cores are slower than one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import torch
 
 from edgeveil.errors import InputError
 
-__all__ = ["available", "limited", "resolve"]
+__all__ = ["available", "flushing", "limited", "resolve"]
 
 VARIABLE = "EDGEVEIL_THREADS"
 
@@ -41,3 +44,18 @@ def limited(threads: int | None = None) -> Iterator[int]:
         yield number
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def flushing() -> Iterator[None]:
+    """Run a block with numbers below 1e-38 (float32) taken as zero.
+
+    Saturated attention yields many of them in its gradients, and each costs the processor a hundred ordinary ones.
+    """
+    smallest = torch.tensor(torch.finfo(torch.float32).smallest_normal)
+    already = bool(smallest * 0.5 == 0.0)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(already)

@@ -176,7 +176,7 @@ def fit(
     if known is not None:
         return known
     started = time.perf_counter()
-    with threads.limited(num_threads), torch.random.fork_rng(devices=[]):
+    with threads.limited(num_threads), threads.flushing(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "model", "training"))
         state = (State.load(checkpoint.path, model, optimizer, key) if checkpoint else None) or State()
         _run(work, optimizer, state, progress, checkpoint, key)

@@ -1,9 +1,9 @@
-"""GCN training and inference against the same model on PyTorch Geometric's edge_index path, one thread.
+"""Training and inference against the same models on PyTorch Geometric's edge_index path, one thread.
 
     python benchmarks/bench_training.py [--quick]
 
 Training step: twitch-es (the synthetic twin where the real graph is absent), LinkTeller's model, all nodes labelled.
-Forward: flickr-twin, LinkTeller's model. Both sides have the same shapes, the same normalised edges and the same
+Attention: the same graph, GraphPrivatizer's sizes (four heads of 16). Forward: flickr-twin, LinkTeller's model. Both sides have the same shapes, the same normalised edges and the same
 standardised features (dense there, sparse plus one row here). Times are the best processor seconds of alternating
 repetitions, so that a busy machine does not decide. --quick repeats less often.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, TransformerConv
 
 from edgeveil.errors import DatasetUnavailable
 from edgeveil.graph.datasets import load
@@ -46,6 +46,22 @@ class Plain(torch.nn.Module):
         h = torch.relu(self.first(x, edges, weights))
         h = torch.nn.functional.dropout(h, self.dropout, self.training)
         return self.second(h, edges, weights)
+
+
+class PlainAttention(torch.nn.Module):
+    """Two PyG attention layers: heads joined, then averaged."""
+
+    def __init__(self, name: str, sizes: tuple[int, int, int], heads: int, dropout: float) -> None:
+        super().__init__()
+        kind = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}[name]
+        self.first = kind(sizes[0], sizes[1], heads=heads)
+        self.second = kind(heads * sizes[1], sizes[2], heads=1, concat=False)
+        self.dropout = dropout
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        """Logits."""
+        h = torch.selu(self.first(x, edges))
+        return self.second(torch.nn.functional.dropout(h, self.dropout, self.training), edges)
 
 
 def plain_inputs(graph: Graph, x: FeatureMatrix, norm: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -102,6 +118,36 @@ def training_step(repetitions: int) -> dict[str, Any]:
     return {"graph": graph.name, **found, "ratio": found["pyg"] / found["ours"]}
 
 
+def attention_step(name: str, repetitions: int) -> dict[str, Any]:
+    """One optimiser step of an attention model on twitch-es."""
+    graph = twitch()
+    x = Scaling.fit("standard", graph.x).apply(graph.x)
+    y = torch.tensor(graph.y)
+    spec = ModelSpec(name=name, hidden=16, heads=4, dropout=0.5, activation="selu")
+    model = build(spec, graph.num_features, 2, seed=0).train()
+    structure, operand = Structure(graph.adjacency).remembering(), x.torch()
+    adam = Adam([(model.parameters(), 5e-4)], 0.01)
+    plain = PlainAttention(name, (graph.num_features, spec.hidden, 2), spec.heads, spec.dropout).train()
+    dense, edges = (
+        torch.tensor(x.toarray(), dtype=torch.float32),
+        torch.tensor(np.stack(graph.adjacency.nonzero()), dtype=torch.int64),
+    )
+    other = torch.optim.Adam(plain.parameters(), lr=0.01, weight_decay=5e-4)
+
+    def ours() -> None:
+        adam.clear()
+        torch.nn.functional.cross_entropy(model(operand, structure), y).backward()
+        adam.step()
+
+    def theirs() -> None:
+        other.zero_grad()
+        torch.nn.functional.cross_entropy(plain(dense, edges), y).backward()
+        other.step()
+
+    found = best_of({"ours": ours, "pyg": theirs}, repetitions)
+    return {"graph": graph.name, **found, "ratio": found["pyg"] / found["ours"]}
+
+
 def agree(model: Model, plain: Plain, x: FeatureMatrix, structure: Structure, inputs: Any) -> float:
     """Largest difference of logits after giving both sides the same weights: the comparison is of equals."""
     with torch.no_grad():
@@ -148,6 +194,9 @@ def main(argv: list[str] | None = None) -> None:
     print(
         f"GCN training step, {step['graph']}: {step['ours']:.1f} ms against {step['pyg']:.1f} ms = {step['ratio']:.1f}x"
     )
+    attention = {name: attention_step(name, 3 if quick else 8) for name in ("gat", "gatv2", "transformer")}
+    for name, own in attention.items():
+        print(f"{name} training step: {own['ours']:.1f} ms against {own['pyg']:.1f} ms = {own['ratio']:.1f}x")
     passes = forward(2 if quick else 6)
     print(
         f"GCN forward, {passes['graph']} ({passes['edges']:,} edges): PX stored {passes['stored']:.0f} ms = "
@@ -155,7 +204,13 @@ def main(argv: list[str] | None = None) -> None:
         f"PyG {passes['pyg']:.0f} ms"
     )
     RESULTS.mkdir(exist_ok=True)
-    rows = {"quick": quick, "training_step": step, "forward": passes, "torch": torch.__version__}
+    rows = {
+        "quick": quick,
+        "training_step": step,
+        "attention": attention,
+        "forward": passes,
+        "torch": torch.__version__,
+    }
     (RESULTS / "training.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 

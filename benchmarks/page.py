@@ -28,6 +28,8 @@ def training(d: dict[str, Any]) -> Iterator[Line]:
     """The learner against PyG's edge_index path."""
     step, forward = d["training_step"], d["forward"]
     yield "GCN training step on twitch-es, against PyG", f"{step['ratio']:.1f}×", "≥ 6×"
+    ratios = " / ".join(f"{d['attention'][name]['ratio']:.1f}×" for name in ("gat", "gatv2", "transformer"))
+    yield "GAT / GATv2 / transformer training step on twitch-es, against PyG", ratios, ""
     yield "GCN forward on flickr-twin, propagated features stored", f"{forward['ratio_stored']:.1f}×", "≥ 6×"
     yield "the same, nothing stored", f"{forward['ratio_fresh']:.1f}×", "≥ 4×"
 

@@ -59,11 +59,10 @@ def grid(
 
 
 def metric_table(dataset: str, seeds: int) -> Iterator[Cell]:
-    """Table 5: cosine against Euclidean similarity at epsilon 0.1."""
+    """Table 5: Euclidean similarity at epsilon 0.1; its cosine side are the runs of Table 6."""
     for seed in range(seeds):
         for model in MODELS:
-            for metric in ("cosine", "euclidean"):
-                yield _cell(dataset, "gp-t", model, seed, "published", 0, epsilon=0.1, metric=metric)
+            yield _cell(dataset, "gp-t", model, seed, "published", 0, epsilon=0.1, metric="euclidean")
 
 
 def relatives(dataset: str, seeds: int, models: tuple[str, ...], epsilons: tuple[float, ...]) -> Iterator[Cell]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from edgeveil.defences.buckets import choose_plan, embed, expected_likeness, k_m
 from edgeveil.defences.gp_sound import BucketResponse, response_matrix, two_level_response
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
+from edgeveil.graph.graph import Graph
 from edgeveil.privacy.noise import noise_for
 from edgeveil.privacy.verify import verify
 from zoo import toy
@@ -50,6 +52,7 @@ def test_draws_follow_the_matrix(seed: int | None) -> None:
 def test_verify_finds_no_contradiction(epsilon: float, share: float | None) -> None:
     result = verify(BucketResponse(epsilon=epsilon, share=share), runs=20_000, canaries=50)
     assert result.verdict == "consistent" and result.lower_bound <= epsilon
+    assert "50 canaries, no guess: planting an edge lengthens two lists" in result.findings[1].detail
 
 
 def test_verify_would_catch_twice_the_budget() -> None:
@@ -114,6 +117,53 @@ def test_pruning_only_drops_entries_of_other_buckets() -> None:
     rows, columns = whole.directed.nonzero()
     same = bucket[rows] == bucket[columns]
     assert pruned.directed.nnz == same.sum() and pruned.dropped["pruned"] > 0 == whole.dropped["pruned"]
+
+
+def linked(edges: list[tuple[int, int]]) -> Graph:
+    """Two groups of alike nodes: 0, 1, 2 and 3, 4, 5."""
+    x = np.repeat(np.eye(2), 3, axis=0)
+    return Graph.from_edges(np.array(edges).T, x=x, y=np.zeros(6, np.int64), num_classes=1)
+
+
+@pytest.mark.parametrize(
+    ("edges", "pruned"),
+    [
+        ([(0, 3), (1, 4), (2, 5)], 0),
+        ([(0, 1), (1, 3), (3, 4), (4, 0)], 0),  # half of the entries in the own bucket: exactly 1/m
+        ([(0, 1), (1, 3), (3, 4), (4, 5)], 2),
+    ],
+)
+def test_nothing_is_pruned_unless_links_prefer_their_own_bucket(edges: list[tuple[int, int]], pruned: int) -> None:
+    """At epsilon 200 an entry changes with probability below e^-48, so the noisy lists are the true ones."""
+    graph = linked(edges)
+    noisy = BucketResponse(epsilon=200.0, buckets=2, share=0.5).perturb(graph, seed=0)
+    assert noisy.dropped["pruned"] == pruned and noisy.directed.nnz == 2 * len(edges) - pruned
+
+
+def test_a_single_bucket_costs_nothing() -> None:
+    """Nothing hides in a choice among one: the member gets all of epsilon, unless a share is given."""
+    few, many = (FeatureMatrix(np.random.default_rng(0).normal(size=(n, 3))) for n in (7, 40))
+    assert choose_plan(few, 1.0).share == 0.0 == choose_plan(many, 1.0, 1).share
+    assert choose_plan(many, 1.0, 1, 0.5).share == 0.5
+    assert all(choose_plan(many, epsilon).share > 0 for epsilon in (0.1, 1.0, 8.0))
+    noisy = BucketResponse(epsilon=2.0, buckets=1).perturb(toy(), seed=0)
+    assert noisy.dropped["share_percent"] == 0 == noisy.dropped["pruned"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        ({"share": "0.5"}, "share .* '0.5'"),
+        ({"share": math.nan}, "share"),
+        ({"share": True}, "share"),
+        ({"buckets": 2.5}, "buckets .* 2.5"),
+        ({"buckets": "3"}, "buckets"),
+        ({"buckets": True}, "buckets"),
+    ],
+)
+def test_parameters_of_the_wrong_kind_are_named(bad: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        BucketResponse(epsilon=1.0, **bad)
 
 
 def test_release_and_bad_parameters() -> None:

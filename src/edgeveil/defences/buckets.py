@@ -7,7 +7,7 @@ k-means. The number of buckets and the split of the budget are chosen by a figur
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -132,19 +132,24 @@ def expected_likeness(points: Float, bucket: Int, first: float, second: float) -
     return float(same * ((itself + (1 - itself) * within) * sizes).sum() / len(bucket))
 
 
+def _shares(count: int, share: float | None) -> tuple[float, ...]:
+    if share is not None:
+        return (share,)
+    return SHARES if count > 1 else (0.0,)
+
+
 def choose_plan(x: FeatureMatrix, epsilon: float, count: int | None = None, share: float | None = None) -> Plan:
     """The plan with the highest expected likeness at this epsilon per list entry; given parts are kept.
 
     Small epsilons end with the whole budget on the bucket (share 1), because a member of a large bucket is kept with
-    a probability near 1/size whatever is spent on it.
+    a probability near 1/size whatever is spent on it. A single bucket needs no protection and gets share 0.
     """
     points = embed(x)
     counts = [count] if count is not None else [c for c in COUNTS if 4 * c <= len(points)] or [1]
-    shares: Any = [share] if share is not None else SHARES
     best: Plan | None = None
     for c in counts:
         bucket = k_means(points, c)
-        for s in shares:
+        for s in _shares(c, share):
             found = Plan(bucket, s, expected_likeness(points, bucket, s * epsilon, (1 - s) * epsilon))
             best = found if best is None or found.likeness > best.likeness + 1e-12 else best
     assert best is not None

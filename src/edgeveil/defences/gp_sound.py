@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
@@ -58,7 +59,7 @@ def two_level_response(values: Int, bucket: Int, first: Fraction, second: Fracti
 
 
 def response_matrix(bucket: Int, first: float, second: float) -> NDArray[np.float64]:
-    """P(w | u) of one entry as a dense matrix [u, w]; for small node sets, in tests and `verify`."""
+    """P(w | u) of one entry as a dense matrix [u, w]; the oracle that tests hold draws against, for small node sets."""
     sizes = np.bincount(bucket)
     keep = float(keep_probability(exact(first), len(sizes)))
     change = (1 - keep) / max(len(sizes) - 1, 1)
@@ -67,6 +68,10 @@ def response_matrix(bucket: Int, first: float, second: float) -> NDArray[np.floa
     out = np.where(same, keep * other[bucket][None, :], change / sizes[bucket][None, :])
     np.fill_diagonal(out, keep * math.exp(second) * other[bucket])
     return out
+
+
+def _is(value: object, kind: type[Real] | type[Integral]) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 @DEFENCES.register("gp-sound")
@@ -89,14 +94,16 @@ class BucketResponse(LocalMechanism):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil, docs/graphprivatizer.md; after Joshi, Indri & Mishra, TMLR 2024"
+    canary_silence: ClassVar[str] = "planting an edge lengthens two lists, and list lengths are public here"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_epsilon(self.epsilon)
-        if self.share is not None and not 0.0 <= self.share <= 1.0:
-            raise InputError(f"share is a part of epsilon between 0 and 1, got {self.share}")
-        if self.buckets is not None and self.buckets < 1:
-            raise InputError(f"buckets must be at least 1, got {self.buckets}")
+        share, buckets = self.share, self.buckets
+        if share is not None and not (_is(share, Real) and 0.0 <= share <= 1.0):
+            raise InputError(f"share is a part of epsilon between 0 and 1, got {share!r}; None chooses one")
+        if buckets is not None and not (_is(buckets, Integral) and buckets >= 1):
+            raise InputError(f"buckets must be a whole number >= 1, got {buckets!r}; None chooses one")
 
     @property
     def per_entry(self) -> Fraction:
@@ -170,5 +177,5 @@ class BucketResponse(LocalMechanism):
         return list(map(tuple, drawn.reshape(2, runs).T.tolist()))
 
     def canary_scores(self, graph: Graph, pairs: Int, rng: Seed) -> NDArray[np.float64]:
-        """Abstains: planting an edge lengthens two lists, and lengths are public here by definition."""
+        """Abstains, see `canary_silence`."""
         return np.zeros(pairs.shape[1])

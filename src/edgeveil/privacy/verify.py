@@ -9,6 +9,8 @@ or both of the first two; what is missing is skipped, and a mechanism without an
 ``canary_scores(graph, pairs, rng) -> array [m]``
     One output on a large graph, then a signed score per canary pair [2, m]: > 0 speaks for "edge", < 0 for "no edge",
     0 abstains; its size is the certainty. Log-likelihood ratios are best.
+``canary_silence``
+    Why `canary_scores` abstains from every canary, if it does; printed with the finding.
 ``audit_variant()``
     The mechanism to use on tiny graphs instead of itself, with the same claimed epsilon.
 ``audit_neighbours()``
@@ -213,8 +215,13 @@ def one_run_test(
     planted = plant(graph or synthetic_graph(max(20_000, 2 * canaries + 100)), canaries, stream(seed, "canaries"))
     scores = canary_scores(mechanism, planted, None if secure else stream(seed, "release"))
     run = audit_scores(scores, planted.coins, limit=limit, miss=miss, rng=stream(seed, "guesses"), delta=delta)
-    detail = f"{run.canaries:,} canaries, {run.right:,} of {run.guesses:,} guesses right"
-    return Finding("one-run audit", run.lower_bound, detail)
+    detail = f"{run.right:,} of {run.guesses:,} guesses right" if run.guesses else _silence(mechanism)
+    return Finding("one-run audit", run.lower_bound, f"{run.canaries:,} canaries, {detail}")
+
+
+def _silence(mechanism: Any) -> str:
+    why = getattr(mechanism, "canary_silence", "")
+    return f"no guess: {why}" if why else "no guess: the mechanism abstains from every canary"
 
 
 def canary_scores(mechanism: Any, planted: Canaries, rng: Rng) -> NDArray[np.float64]:

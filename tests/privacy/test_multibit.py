@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
+from edgeveil.privacy.audit_bounds import clopper_pearson
 from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
 from edgeveil.privacy.label_rr import label_keep, label_transition, noisy_labels
 from edgeveil.privacy.multibit import multi_bit, rectifier_scale, sampled_dimensions
@@ -52,10 +54,23 @@ def test_one_bit_has_the_published_probability() -> None:
 
 
 def test_any_two_feature_vectors_are_within_epsilon() -> None:
-    """The bit of a sampled dimension is randomised response: m of them at eps/m compose to eps."""
-    epsilon, m = 4.4, 2
-    high = (math.exp(epsilon / m)) / (math.exp(epsilon / m) + 1)
-    assert math.isclose(m * math.log(high / (1 - high)), epsilon)
+    """All 8 rows of three 0s and 1s, m = 2 by default: 12 reports each, 8 * 7 * 12 ratios, each epsilon at most.
+
+    The lower limit of a ratio is above epsilon for a sound mechanism with probability below 1e-6 over all ratios.
+    The best of them must come near epsilon, or the test could see nothing.
+    """
+    epsilon, runs = 4.4, 60_000
+    assert sampled_dimensions(epsilon, 3) == 2
+    rows = np.array(list(product((0.0, 1.0), repeat=3)))
+    noisy = multi_bit(FeatureMatrix(np.repeat(rows, runs, axis=0)), epsilon, noise_for(11))
+    code = (np.sign(noisy.values.toarray()).astype(np.int64) + 1) @ [9, 3, 1]
+    counts = np.stack([np.bincount(part, minlength=27) for part in code.reshape(8, runs)])
+    seen = counts[:, counts.any(axis=0)]
+    assert seen.shape == (8, 12)
+    miss = 1e-6 / (2 * 8 * 7 * 12)
+    low, high = np.moveaxis([[clopper_pearson(int(hits), runs, miss) for hits in row] for row in seen], 2, 0)
+    ratio = np.log(low[:, None] / high[None, :])
+    assert 0.8 * epsilon < ratio.max() <= epsilon
 
 
 def test_features_outside_the_unit_range_are_refused() -> None:

@@ -92,7 +92,11 @@ def threshold(lists: Lists, similarity: NDArray[np.float64], delta: float) -> Ca
 
 
 def most_similar(lists: Lists, similarity: NDArray[np.float64], delta: float) -> Candidates:
-    """Alg. 3: the neighbour of u, other than v, most similar to u, if it reaches delta; the lowest id wins a tie."""
+    """Alg. 3: the neighbour of u, other than v, most similar to u, if it reaches delta.
+
+    The lowest id wins a tie, and a tie is exact equality of floats: similarities equal on paper may differ in the
+    last bits, and then those bits decide.
+    """
     order = np.lexsort((lists.column, -similarity, lists.row))
     best, second = _leaders(lists, order, 0), _leaders(lists, order, 1)
     first = best[lists.column]

@@ -31,7 +31,8 @@ def resolve(threads: int | None = None) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise InputError(f"threads must be a whole number >= 1, got {asked!r}")
+        source = "" if threads is not None else f" from {VARIABLE}; unset it or set it to 1"
+        raise InputError(f"threads must be a whole number >= 1, got {asked!r}{source}")
     return min(number, available())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import edgeveil as ev
 from edgeveil.defences.job import cut, make_job
@@ -16,6 +17,14 @@ from zoo import toy
 def job(graph: Graph, inference: Graph | None = None, setting: str | None = None, seed: int | None = 0):  # type: ignore[no-untyped-def]
     base = preset("default", "toy", "gcn")
     return make_job(graph, inference, setting, model=base.model, train=base.train, scaling="row", seed=seed)
+
+
+def without_one_edge(graph: Graph) -> Graph:
+    return graph.with_edge_ranks(graph.edge_ranks[1:])
+
+
+def sparse(graph: Graph) -> Graph:
+    return graph.with_features(sp.csr_matrix(graph.x))
 
 
 def test_the_setting_is_inferred_and_said() -> None:
@@ -44,6 +53,9 @@ def test_evolving_on_one_graph_trains_on_the_edges_among_training_nodes() -> Non
         (lambda: job(toy(), toy(n=50), "inductive-evolving"), "shared node ids"),
         (lambda: job(toy(), toy(seed=5), "inductive-evolving"), "not in the inference graph"),
         (lambda: job(toy(), toy(features=9)), "columns"),
+        (lambda: job(toy(), toy(), "inductive-different"), "pays twice"),
+        (lambda: job(toy(), without_one_edge(toy())), "pays twice"),
+        (lambda: job(sparse(toy()), sparse(without_one_edge(toy()))), "pays twice"),
         (lambda: job(toy().with_features(None)), "no features"),
     ],
 )

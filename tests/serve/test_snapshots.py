@@ -27,7 +27,7 @@ def body(graph: ev.Graph, **more: Any) -> dict[str, Any]:
 def test_renew_answers_for_the_new_graph(graph: ev.Graph, noisy_release: ev.Release) -> None:
     other = graph.with_edges(np.array([[0, 1, 2], [5, 6, 7]])).with_features(None)
     sure = renew(noisy_release, other, epsilon=20000.0)  # so much epsilon that the noise vanishes
-    assert sure.guarantee.epsilon == 20000.0 and sure.guarantee.randomness == "operating-system entropy"
+    assert sure.guarantee.epsilon == 20002.0 and sure.guarantee.randomness == "operating-system entropy"
     exact = noisy_release.predictor.__class__(
         noisy_release.predictor.spec, noisy_release.predictor.model, other.adjacency
     )
@@ -44,7 +44,11 @@ def test_renew_lpgnet_and_mlp(graph: ev.Graph) -> None:
     assert [v.shape for v in fresh.predictor.vectors] == [v.shape for v in lpgnet.predictor.vectors]
     degrees = fresh.predictor.vectors[0].sum(axis=1)
     np.testing.assert_allclose(degrees, graph.degrees, atol=3)
-    assert fresh.guarantee.epsilon == 1000.0
+    assert fresh.guarantee.epsilon == 1003.0  # an edge of both graphs has paid for the weights too
+    assert [(c.on, c.epsilon) for c in fresh.guarantee.charges][-2:] == [("snapshot", 500), ("snapshot", 500)]
+    assert sum(c.epsilon for c in fresh.guarantee.charges) == 1003
+    with pytest.raises(InputError, match="finite"):
+        renew(lpgnet, graph.with_features(None), epsilon=float("inf"))
     mlp = ev.defend(graph, "mlp", seed=0)
     assert renewal_epsilon(mlp) == 0
     np.testing.assert_allclose(renew(mlp, graph.with_features(None)).predict(), mlp.predict())
@@ -61,7 +65,7 @@ def test_quote_then_spend_then_exhausted(live: Callable[..., Any], graph: ev.Gra
     assert quote["allowed"] and quote["epsilon"] == 1.0 and quote["query_epsilon"] == 0
     assert quote["accounts"]["edges:graph"] == {"cap": 4.0, "spent": 2.0, "left": 2.0}
     made = server.post("/v1/snapshots", key, json=body(graph, epsilon=1.0)).json()
-    assert made["epsilon"] == 1.0 and made["guarantee"]["epsilon"] == 1.0 and not made["already_charged"]
+    assert made["epsilon"] == 1.0 and made["guarantee"]["epsilon"] == 3.0 and not made["already_charged"]
     assert server.service.ledger.account("edges:graph").used == to_units(3.0)
     ask = {"nodes": [0, 1], "snapshot": made["id"]}
     first = server.post("/v1/predict", key, json=ask).json()

@@ -70,7 +70,9 @@ class EdgeMechanism(Defence):
         if job.setting == "inductive-different":
             noisy_train = self._charged(job, job.graph, "training graph", claim, budget)
             noisy = self._charged(job, job.inference, "inference graph", claim, budget)
-            composition = "parallel over the disjoint training and inference graphs (LinkTeller Lemma 1)"
+            composition = (
+                "parallel over the training and inference graphs (LinkTeller Lemma 1); an edge in both would pay twice"
+            )
         else:
             noisy = self._charged(job, job.inference, "graph", claim, budget)
             noisy_train = cut(noisy, job.train_mask) if job.setting == "inductive-evolving" else noisy

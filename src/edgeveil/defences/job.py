@@ -6,9 +6,10 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
@@ -157,6 +158,8 @@ def _infer_setting(graph: Graph, inference: Graph | None, setting: str | None) -
                     raise InputError("inductive-different needs an inference_graph: the other graph to answer for")
                 if known == "transductive" and inference is not None:
                     raise InputError("transductive means one graph: drop inference_graph or name another setting")
+                if known == "inductive-different":
+                    _check_different(graph, inference)
                 return known, ()
         raise InputError(f"unknown setting {setting!r}; use one of {', '.join(SETTINGS)}")
     if inference is None:
@@ -165,7 +168,27 @@ def _infer_setting(graph: Graph, inference: Graph | None, setting: str | None) -
     if same_nodes and np.isin(graph.edge_ranks, inference.edge_ranks).all():
         note = "setting taken as inductive-evolving: same number of nodes, and every training edge is an inference edge"
         return "inductive-evolving", (note,)
+    _check_different(graph, inference)
     return "inductive-different", ("setting taken as inductive-different: the inference graph is another graph",)
+
+
+def _check_different(graph: Graph, inference: Graph | None) -> None:
+    """Refuse two graphs over the same nodes: an edge in both would pay twice, and the statement would say once."""
+    assert inference is not None
+    if inference is graph or (inference.num_nodes == graph.num_nodes and _same_rows(graph.x, inference.x)):
+        raise InputError(
+            "the training and the inference graph have the same nodes (equal features), so they may share edges, and "
+            "inductive-different would count such an edge once where it pays twice; for one graph drop "
+            "inference_graph, for a graph that grows keep its old edges and use inductive-evolving"
+        )
+
+
+def _same_rows(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if sp.issparse(a) != sp.issparse(b) or a.shape != b.shape:
+        return False
+    return (a != b).nnz == 0 if sp.issparse(a) else bool(np.array_equal(a, b))
 
 
 def _evolving(graph: Graph, inference: Graph | None) -> tuple[Graph, Graph]:

@@ -115,10 +115,15 @@ def test_it_moves_to_another_graph_and_works_without_validation_nodes() -> None:
     release = ev.defend(graph, "lpgnet-1", epsilon=4.0, readout="bayes", seed=0, inference_graph=other, **QUICK)
     assert release.predict().shape == (150, 3)
     bare = ev.Graph.from_edges(graph.edge_index, x=graph.x, y=graph.y, train_mask=graph.train_mask)
-    assert np.isfinite(ev.defend(bare, "lpgnet-1", epsilon=4.0, readout="bayes", seed=0, **QUICK).predict()).all()
+    unchecked = ev.defend(bare, "lpgnet-1", epsilon=4.0, readout="bayes", seed=0, **QUICK)
+    assert np.isfinite(unchecked.predict()).all()
+    assert any("fixed weight 0.35" in note for note in unchecked.notes)
+    assert not any("fixed weight" in note for note in release.notes)
 
 
 def test_noise_is_read_unclipped() -> None:
     graph = graph_of(0.06, 0.005)
     release = ev.defend(graph, "lpgnet-1", epsilon=1.0, readout="bayes", seed=0, **QUICK)
     assert release.predictor.vectors[0].min() < 0  # type: ignore[attr-defined]
+    unclipped = ev.defend(graph, "lpgnet-1", epsilon=1.0, readout="bayes", clip=False, seed=0, **QUICK)
+    assert np.array_equal(unclipped.predict(), release.predict())

@@ -19,7 +19,7 @@ from edgeveil.defences import lpgnet_stack
 from edgeveil.defences.lpgnet import LPGNet
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.cluster_degrees import cluster_degrees
-from edgeveil.models import ModelSpec, TrainSpec
+from edgeveil.models import ModelSpec, TrainSpec, preset
 from edgeveil.privacy.guarantee import SECURE
 from edgeveil.privacy.verify import verify
 from edgeveil.release.lpgnet_predictor import row_logits
@@ -78,6 +78,10 @@ def test_any_number_of_layers_is_a_parameter(graph: ev.Graph) -> None:
         {"epsilon": math.nan},
         {"layers": 0},
         {"layers": 1.5},
+        {"layers": True},
+        {"layers": "2"},
+        {"clip": "no"},
+        {"clip": 0},
         {"noise": "gauss"},
         {"readout": "vote"},
         {"variant": "fixed"},
@@ -88,6 +92,12 @@ def test_any_number_of_layers_is_a_parameter(graph: ev.Graph) -> None:
 def test_nonsense_parameters_are_refused(params: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         LPGNet(**{"epsilon": 1.0, **params})
+
+
+def test_numbers_of_numpy_are_taken_as_plain_ones() -> None:
+    defence = LPGNet(epsilon=1.0, layers=np.int64(2), clip=np.bool_(False))  # type: ignore[arg-type]
+    assert type(defence.layers) is int and defence.clip is False
+    assert defence == LPGNet(epsilon=1.0, layers=2, clip=False)
 
 
 def test_a_missing_epsilon_is_refused(graph: ev.Graph) -> None:
@@ -216,6 +226,14 @@ def test_exact_counts_are_stored_as_private(graph: ev.Graph, tmp_path: Path) -> 
     assert (path / "private_graph.npz").stat().st_mode & 0o777 == 0o600
 
 
+def test_vectors_whose_noise_cancels_are_stored_as_private(graph: ev.Graph, tmp_path: Path) -> None:
+    release = defend(graph, variant="published")
+    path = release.save(tmp_path / "release")
+    assert release.contains_private_graph and any("noise, which cancels" in note for note in release.notes)
+    assert (path / "private_graph.npz").stat().st_mode & 0o777 == 0o600 and not (path / "structure.npz").exists()
+    assert not defend(graph).contains_private_graph and not defend(graph).notes
+
+
 def test_another_graph_is_refused(graph: ev.Graph) -> None:
     release = defend(graph)
     with pytest.raises(InputError):
@@ -251,16 +269,32 @@ def test_a_gnn_is_ignored_with_a_notice_and_the_paper_settings_take_over(graph: 
     assert (release.model, release.predictor.spec.bias) == ("mlp", "none")  # type: ignore[attr-defined]
 
 
-def test_shipped_training_goes_with_the_gnn_but_the_callers_stays(graph: ev.Graph) -> None:
-    from edgeveil.defences.job import make_job
-    from edgeveil.models import preset
+@pytest.mark.parametrize("train", [TrainSpec(epochs=3), TrainSpec(), TrainSpec(epochs=200, keep="best-val-loss")])
+@pytest.mark.parametrize("model", ["gcn", "mlp"])
+def test_the_callers_training_is_kept_whatever_it_equals(
+    graph: ev.Graph, monkeypatch: pytest.MonkeyPatch, train: TrainSpec, model: str
+) -> None:
+    assert fitted_with(monkeypatch, graph, train=train, model=model) == [train, train]
 
-    base = preset("default", "graph", "gcn")
-    fixed: dict[str, Any] = {"model": base.model, "scaling": "none", "seed": 0}
-    job = make_job(graph, None, None, train=base.train, **fixed)
-    assert lpgnet_stack.stack_settings(job)[1] == preset("lpgnet", "graph", "mlp").train
-    job = make_job(graph, None, None, train=QUICK["train"], **fixed)
-    assert lpgnet_stack.stack_settings(job)[1] == QUICK["train"]
+
+def test_without_a_model_or_with_mlp_the_settings_are_lpgnets(graph: ev.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = preset("lpgnet", "graph", "mlp")
+    for named in ({}, {"model": "mlp"}, {"model": "gat"}):
+        assert fitted_with(monkeypatch, graph, **named) == [own.train, own.train]
+        release = ev.defend(graph, "lpgnet-1", epsilon=4.0, seed=0, train=QUICK["train"], **named)
+        assert release.predictor.spec == own.model  # type: ignore[attr-defined]
+        assert any("is ignored" in note for note in release.notes) == (named == {"model": "gat"})
+
+
+def fitted_with(monkeypatch: pytest.MonkeyPatch, graph: ev.Graph, **how: Any) -> list[TrainSpec]:
+    """Training settings that reach `fit`, without training."""
+    seen: list[TrainSpec] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(lpgnet_stack, "fit", lambda *a, **k: seen.append(a[6]))
+        lpgnet_stack.FIRST.clear()
+        ev.defend(graph, "lpgnet-1", epsilon=4.0, seed=0, **how)
+        lpgnet_stack.FIRST.clear()
+    return seen
 
 
 def test_same_seed_same_release_and_other_seed_another(graph: ev.Graph) -> None:

@@ -2,7 +2,8 @@
 
 log P(class | features, counts) = log P(class | features) + weight * log P(counts | class). The weight tempers the
 evidence, because layers count the same neighbours and the count model is only a model; weight 0 is the plain MLP.
-The classifier's temperature and the weight are chosen by log-loss on validation nodes, never on test nodes.
+The classifier's temperature and the weight are chosen by log-loss on validation nodes, never on test nodes; a graph
+without validation nodes gets fixed values and a note that nothing checked them.
 """
 
 from __future__ import annotations
@@ -78,6 +79,17 @@ class EvidenceReader:
         self._base: dict[int, Float] = {}
         self._evidence: dict[int, Float] = {}
         self._chosen = Reading(1.0, 0.0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the release must know about the choice."""
+        if self._job.val_mask is not None:
+            return ()
+        temperature, weight = UNCHECKED
+        return (
+            f"no validation node: the counts have the fixed weight {weight:g} at temperature {temperature:g}; nothing "
+            "checked that the answers are better than the plain MLP's",
+        )
 
     def start(self, phases: tuple[Phase, Phase, Phase]) -> None:
         """Remember the classifier's logits and choose its temperature."""

@@ -52,9 +52,9 @@ class LPGNet(Defence):
 
     epsilon: for one undirected edge; inf asks without noise (LPGNet Table 2). noise: discrete (exact, the default of
     the correct variant) or continuous (the paper; seeded runs only). readout: "mlp" as in the paper, or "bayes"
-    (`edgeveil.defences.bayes_readout`). clip: counts below 0 become 0 for the MLPs; the Bayesian read-out knows the
-    noise and takes them as they are. variant: "published" repeats noise as the authors' code did, to reproduce its
-    numbers; it has no guarantee.
+    (`edgeveil.defences.bayes_readout`). clip: counts below 0 become 0 for the MLPs; no effect on the Bayesian read-out,
+    which knows the noise and takes them as they are. variant: "published" repeats noise as the authors' code did, to
+    reproduce its numbers; it has no guarantee.
     """
 
     epsilon: float | None = None
@@ -69,10 +69,14 @@ class LPGNet(Defence):
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon, infinite=True)
-        if isinstance(self.layers, bool) or not isinstance(self.layers, int) or self.layers < 1:
+        if isinstance(self.layers, bool) or not isinstance(self.layers, (int, np.integer)) or self.layers < 1:
             raise InputError(
-                f"lpgnet needs layers >= 1 (the number of extra MLPs), got {self.layers!r}; use 'mlp' for 0"
+                f"lpgnet needs a whole number of layers >= 1 (extra MLPs), got {self.layers!r}; use 'mlp' for 0"
             )
+        object.__setattr__(self, "layers", int(self.layers))
+        if not isinstance(self.clip, (bool, np.bool_)):
+            raise InputError(f"clip of lpgnet is True or False, got {self.clip!r}")
+        object.__setattr__(self, "clip", bool(self.clip))
         if self.variant not in ("correct", "published"):
             raise InputError(f"unknown variant {self.variant!r} of lpgnet; use correct or published")
         if self.readout not in ("mlp", "bayes"):
@@ -85,6 +89,11 @@ class LPGNet(Defence):
             raise InputError(
                 "variant 'published' is what the authors ran: noise='continuous', clip=True, readout='mlp'"
             )
+
+    @property
+    def paper(self) -> str:
+        """LPGNet's own settings; those of its GCN and MLP train alike, so an unnamed model changes nothing."""
+        return "lpgnet"
 
     def release(self, job: Job) -> Release:
         """Train layer by layer; every query is charged before it is asked."""
@@ -119,7 +128,8 @@ class LPGNet(Defence):
         predictor = LPGNetPredictor(spec, models, serve.vectors, *(() if reader is None else reader.result(serve)))
         return make_release(
             self, job, predictor, self._guarantee(job, budget), seconds=time.perf_counter() - started,
-            contains_private_graph=budget.unlimited, notes=notes + self._storage_note(budget),
+            contains_private_graph=budget.unlimited or self.variant == "published",
+            notes=(*notes, *(() if reader is None else reader.notes), *self._storage_note(budget)),
         )  # fmt: skip
 
     @property
@@ -191,5 +201,7 @@ class LPGNet(Defence):
         )
 
     def _storage_note(self, budget: Budget) -> tuple[str, ...]:
-        note = "the stored degree vectors are exact: guard the release as you guard the graph"
-        return (note,) if budget.unlimited else ()
+        if not budget.unlimited and self.variant != "published":
+            return ()
+        why = "are exact" if budget.unlimited else "share their noise, which cancels and shows true counts"
+        return (f"the stored degree vectors {why}: guard the release as you guard the graph",)

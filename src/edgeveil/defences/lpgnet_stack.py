@@ -16,7 +16,7 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.models.assemble import build, load_arrays, state_arrays
 from edgeveil.models.base import Model
-from edgeveil.models.presets import PAPERS, preset
+from edgeveil.models.presets import preset
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.train import fit
@@ -83,16 +83,16 @@ def query_epsilon(budget: Budget, phases: tuple[Phase, ...], layers: int) -> Fra
 
 
 def stack_settings(job: Job) -> tuple[ModelSpec, TrainSpec, tuple[str, ...]]:
-    """The MLP and how it is trained: the caller's MLP, or LPGNet's own preset in place of a GNN.
+    """The MLP and how it is trained: the caller's MLP, or LPGNet's own in place of a GNN.
 
-    Training settings that came with a GNN preset go with it; settings the caller chose stay.
+    The job's training settings are always kept. LPGNet's own GCN is what `defend` fills in when no model is named, so
+    it is replaced without a note.
     """
     if job.model.name == "mlp":
         return replace(job.model, bias="none"), job.train_spec, ()
-    own = preset("lpgnet", job.graph.name, "mlp")
-    shipped = any(preset(paper, job.graph.name, job.model.name).train == job.train for paper in PAPERS)
+    unnamed = job.model == preset("lpgnet", job.graph.name, "gcn").model
     note = f"LPGNet stacks MLPs: the model {job.model.name!r} is ignored"
-    return own.model, replace(job, train=own.train if shipped else job.train).train_spec, (note,)
+    return preset("lpgnet", job.graph.name, "mlp").model, job.train_spec, () if unnamed else (note,)
 
 
 class _FirstModels:

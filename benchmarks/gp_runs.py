@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import edgeveil as ev
+from edgeveil.bench.papers.graphprivatizer import CODE
 from edgeveil.defences.api import make_defence
 from edgeveil.defences.local import LocalMechanism, without_kprop
 from edgeveil.graph.graph import Graph
@@ -25,8 +26,6 @@ from edgeveil.release.release import Release
 from edgeveil.seeds import derive, stream
 
 MODELS = ("gcn", "sage", "graphconv", "gat", "transformer", "gatv2")
-# Learning rate, weight decay and dropout of the authors' code, where they differ from the text's 0.01, 0.001, 0.5.
-CODE_SETTINGS = {"facebook": (1e-3, 1e-2, 0.5), "lastfm": (1e-3, 1e-4, 0.75), "pubmed": (1e-2, 1e-4, 0.25)}
 
 
 class Recording(Drop):
@@ -51,7 +50,11 @@ class Recording(Drop):
 
 
 def published_pairs(graph: Graph, size: int, seed: int) -> PairSample:
-    """The authors' pairs: uniform edges; non-edges among the first 2E places of the matrix that hold none."""
+    """The authors' pairs: uniform edges; non-edges among the first 2E places of the matrix that hold none.
+
+    The same sets as `edgeveil.bench.score.first_rows_pairs` but other draws from them, kept so that stored runs stay
+    comparable with new ones of the same seed.
+    """
     rng = stream(seed, "published pairs")
     edges = graph.edge_index[:, sample_distinct(graph.num_edges, size, rng)]
     wanted, n = 2 * graph.num_edges, graph.num_nodes
@@ -65,7 +68,7 @@ def published_pairs(graph: Graph, size: int, seed: int) -> PairSample:
 def train_published(graph: Graph, mechanism: LocalMechanism, model: str, seed: int) -> tuple[Release, float]:
     """The model of the last epoch, which the code attacks, and the accuracy of the best epoch, which it reports."""
     base = preset("graphprivatizer", graph.name, model)
-    lr, decay, dropout = CODE_SETTINGS.get(graph.name.removesuffix("-twin"), (0.01, 1e-3, 0.5))
+    lr, decay, dropout = CODE.get(graph.name.removesuffix("-twin"), (0.01, 1e-3, 0.5))
     sent = mechanism.perturb(graph, seed=derive(seed, "noise"))
     assert graph.masks is not None and sent.features is not None and sent.y is not None and graph.y is not None
     spec = replace(base.model, dropout=dropout)

@@ -26,7 +26,7 @@ DATASETS = ("cora", "pubmed", "facebook", "amazon-photo", "lastfm-twin")
 EPSILONS = (0.1, 1.0, 2.0, 8.0)
 # CPU seconds of one run on lists as long as the true ones, and of RR at epsilon 0.1, whose lists are 5 to 12 times
 # as long. Medians of stored runs for Cora, PubMed and LastFM (but GATv2); the rest scaled from those by entries.
-COST = {
+COST: dict[str, dict[str, tuple[float, float]]] = {
     "cora": {
         "gcn": (2.4, 5.4), "sage": (2.5, 4.6), "graphconv": (4.7, 12), "gat": (5.4, 14), "transformer": (14, 67),
         "gatv2": (8.8, 26),
@@ -139,7 +139,7 @@ def seconds(cell: Cell) -> float:
     plain, dense = COST[cell["dataset"]].get(cell["model"], (1.0, 1.0))
     if cell["defence"] == "rr":
         plain += (dense - plain) * (1 + math.exp(0.1)) / (1 + math.exp(cell["params"]["epsilon"]))
-    return plain * (2 if cell["pairs"] and cell["model"] in ATTENTION else 1)
+    return plain * (2.0 if cell["pairs"] and cell["model"] in ATTENTION else 1.0)
 
 
 def execute(store: Path, names: list[str], limit: float, seeds: int) -> None:

@@ -83,7 +83,7 @@ def write(runs: list[Run], reference: Path | None, out: Path) -> None:
 def _printed(reference: Path | None) -> dict[tuple[str, ...], tuple[float, float]]:
     if reference is None:
         return {}
-    found = {}
+    found: dict[tuple[str, ...], tuple[float, float]] = {}
     for row in csv.DictReader(reference.open(encoding="utf-8")):
         try:
             value = (float(row["mean"]), float(row["std"] or "nan"))
@@ -290,8 +290,9 @@ def _relatives(runs: list[Run]) -> list[str]:
             out.append(f"| {model} | – | {label} | {len(part)} | {_show(_value(part, 'accuracy'))} | – |")
     for model in sorted({r["model"] for r in mine}):
         for epsilon in sorted({r["params"]["epsilon"] for r in mine}):
-            out += [_relative(mine, model, epsilon, *kind) for kind in RELATIVES]
-    return [line for line in [*out, ""] if line is not None]
+            found = [_relative(mine, model, epsilon, *kind) for kind in RELATIVES]
+            out += [line for line in found if line is not None]
+    return [*out, ""]
 
 
 RELATIVES = (("gp-t", None), ("gp-m", None), ("rr", None), ("gp-sound", None), ("gp-sound", 3.0))

@@ -122,7 +122,9 @@ def run(
     figures: dict[str, Any] = {}
     lsa = model == "sage"
     if variant == "published":
-        release, accuracy = train_published(graph, make_defence(defence, **own), model, seed)
+        mechanism = make_defence(defence, **own)
+        assert isinstance(mechanism, LocalMechanism)
+        release, accuracy = train_published(graph, mechanism, model, seed)
         figures["published_pairs"] = _num_pairs(release)
         sample = published_pairs(graph, figures["published_pairs"], seed)
         bypass = without_kprop(release)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -9,28 +10,45 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.errors import GraphError, StorageError
+from edgeveil.errors import GraphError, InputError, StorageError
 
 __all__ = ["CHUNK", "edge_chunks", "simple_chunks"]
 
 CHUNK = 1 << 21  # edges held at a time
 Int = NDArray[np.int64]
 Pairs = Iterator[tuple[Int, Int]]
+BOM = b"\xef\xbb\xbf"
+NUMBER = re.compile(rb"""[\s,"']*[-+.]?[0-9]""")
+OTHER, DIGIT, LINE, COMMA, SPACE = range(5)
+KINDS = np.full(256, OTHER, np.uint8)
+KINDS[list(b"0123456789")], KINDS[list(b"\n")], KINDS[list(b",")], KINDS[list(b" \t\r\v\f")] = DIGIT, LINE, COMMA, SPACE
 
 
 def edge_chunks(path: Path, chunk: int = CHUNK) -> Pairs:
     """(u, v) arrays of at most about `chunk` edges, as the file has them.
 
-    Text files hold two whole numbers per line, separated by comma, tab or space, with an optional header line and
-    ``#`` comments at the top; ``.npy`` files hold an integer array [2, E] or [E, 2] and are mapped, not loaded.
+    Text files hold exactly two whole numbers per line, separated by one comma or by tabs or spaces, with ``#`` comments
+    and an optional header line at the top; a header is a line whose first field is not a number. Empty lines are
+    skipped. ``.npy`` files hold an integer array [2, E] or [E, 2] and are mapped, not loaded.
     """
+    _check_chunk(chunk)
     if not path.is_file():
         raise StorageError(f"no edge file at {path}; give a text or .npy file with two node numbers per edge")
     return _npy_chunks(path, chunk) if path.suffix == ".npy" else _text_chunks(path, chunk)
 
 
+def _check_chunk(chunk: int) -> None:
+    if isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1:
+        raise InputError(f"chunk is the number of edges held at a time, a whole number >= 1, got {chunk!r}")
+
+
 def _npy_chunks(path: Path, chunk: int) -> Pairs:
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise StorageError(f"{path.name} is no readable .npy file ({error}); write it with numpy.save") from error
+    if not isinstance(array, np.ndarray):
+        raise StorageError(f"{path.name} is a .npz archive; save the edges alone with numpy.save")
     if array.ndim != 2 or 2 not in array.shape or array.dtype.kind not in "iu":
         raise GraphError(f"{path.name} holds {array.dtype} {array.shape}; edges are an integer array [2, E] or [E, 2]")
     rows = array if array.shape[0] == 2 else array.T
@@ -41,11 +59,12 @@ def _npy_chunks(path: Path, chunk: int) -> Pairs:
 
 def _text_chunks(path: Path, chunk: int) -> Pairs:
     with path.open("rb") as file:
-        start = 0
+        start = len(BOM) if file.read(len(BOM)) == BOM else 0
+        file.seek(start)
         for line in iter(file.readline, b""):
-            if line.strip() and not line.lstrip().startswith(b"#"):
-                parts = line.replace(b",", b" ").split()
-                if not all(part.isdigit() for part in parts):  # a header
+            text = line.lstrip()
+            if text and not text.startswith(b"#"):
+                if not NUMBER.match(text):  # a header
                     start = file.tell()
                 break
             start = file.tell()
@@ -56,15 +75,44 @@ def _text_chunks(path: Path, chunk: int) -> Pairs:
 
 
 def _parse(block: bytes, path: Path) -> tuple[Int, Int]:
-    words = block.replace(b",", b" ").split()
-    lines = block.count(b"\n") + (not block.endswith(b"\n"))
-    try:
-        numbers = np.array(words, dtype=np.int64)
-    except ValueError as error:
-        raise GraphError(f"{path.name} holds a line that is not two whole numbers: {error}") from error
-    if len(numbers) % 2 or len(numbers) > 2 * lines:
-        raise GraphError(f"{path.name} does not hold exactly two node numbers on every line; drop weights and times")
+    raw = np.frombuffer(block, np.uint8)
+    kind = KINDS[raw]
+    first = kind == DIGIT
+    first[1:] &= kind[:-1] != DIGIT
+    first |= kind == LINE
+    events = kind[np.flatnonzero(first)] == DIGIT  # True where a number starts, False where a line ends
+    starts = np.flatnonzero(events)
+    u, v = starts[0::2], starts[1::2]
+    paired = len(u) == len(v) and bool((v == u + 1).all()) and bool((u[1:] > v[:-1] + 1).all())
+    if not paired or (kind == OTHER).any() or not _commas_divide(kind):
+        raise GraphError(f"{path.name} {_complaint(block)}")
+    numbers = np.fromstring(block.replace(b",", b" "), dtype=np.int64, sep=" ")
+    if len(numbers) and numbers.max() == np.iinfo(np.int64).max:
+        raise GraphError(f"{path.name} holds a node number of more than 18 digits; number the nodes 0..n-1")
     return numbers[0::2], numbers[1::2]
+
+
+def _commas_divide(kind: NDArray[np.uint8]) -> bool:
+    """Whether every comma is the only one of its line and stands between the two numbers."""
+    if not (kind == COMMA).any():
+        return True
+    shown = kind[kind != SPACE]
+    at = np.flatnonzero(shown == COMMA)
+    return bool(
+        at[0] > 0 and at[-1] < len(shown) - 1 and (shown[at - 1] == DIGIT).all() and (shown[at + 1] == DIGIT).all()
+    )
+
+
+def _complaint(block: bytes) -> str:
+    """The first line that is wrong and what is wrong with it."""
+    for line in block.split(b"\n"):
+        fields = [f for part in line.split(b",") for f in (part.split() or [b""])] if line.strip() else [b"0", b"0"]
+        shown = line.strip()[:60].decode("utf-8", "replace")
+        if not all(field.isdigit() for field in fields):
+            return f"holds a line that is not two whole numbers >= 0: {shown!r}"
+        if len(fields) != 2:
+            return f"does not hold exactly two node numbers on every line: {shown!r}; drop weights and times"
+    return "does not hold exactly two node numbers on every line"
 
 
 def simple_chunks(read: Callable[[], Pairs], num_nodes: int, chunk: int = CHUNK) -> Pairs:
@@ -73,6 +121,7 @@ def simple_chunks(read: Callable[[], Pairs], num_nodes: int, chunk: int = CHUNK)
     One pass shows whether the file is strictly sorted with u < v and counts the edges by their lower end; only if it
     is not, nodes are grouped so that no group has more than about `chunk` edges and the file is read once per group.
     """
+    _check_chunk(chunk)
     ordered, per_node = _survey(read(), num_nodes)
     if ordered:
         yield from read()

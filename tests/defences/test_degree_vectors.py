@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from edgeveil.defences.degree_vectors import SLICES, degree_noise, fill_empty, local_report, noise_scale
+from edgeveil.defences.degree_vectors import (
+    SLICES,
+    degree_noise,
+    fill_empty,
+    local_report,
+    noise_scale,
+    noisy_degrees_from_file,
+)
 from edgeveil.defences.lpgnet import LPGNet
-from edgeveil.errors import InputError
+from edgeveil.errors import BudgetExceeded, GraphError, InputError
+from edgeveil.graph.cluster_degrees import cluster_degrees_from_file
+from edgeveil.privacy.budget import Budget
 from edgeveil.privacy.noise import noise_for
 from edgeveil.seeds import derive
 
@@ -105,12 +116,60 @@ def test_only_the_published_variant_fills_empty_vectors() -> None:
 
 def test_a_local_report_is_the_own_row_plus_noise_of_the_same_law() -> None:
     clusters = np.array([0, 1, 1, 2, 0])
-    reports = np.stack([local_report([1, 2, 3, 3], clusters, 3, 1.0, seed=s) for s in range(4000)])
+    reports = np.stack([local_report([1, 2, 3, 3], clusters, 3, 1.0, 7, node=s) for s in range(4000)])
     assert reports.dtype == np.int64
     assert np.allclose(reports.mean(axis=0), [0, 2, 1], atol=0.25)
     q = math.exp(-1 / 2)
     assert np.abs(reports - [0, 2, 1]).mean() == pytest.approx(2 * q / (1 - q * q), rel=0.05)
     assert local_report([1], clusters, 3, 1.0).shape == (3,)
-    for bad in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(InputError, match="finite epsilon"):
-            local_report([1], clusters, 3, bad)
+    for bad in (0.0, -1.0, math.inf, math.nan, "1", None):
+        with pytest.raises(InputError, match="epsilon"):
+            local_report([1], clusters, 3, bad)  # type: ignore[arg-type]
+
+
+def test_one_seed_gives_every_node_and_layer_noise_of_its_own() -> None:
+    clusters = np.zeros(40, int)
+    reports = [
+        tuple(local_report([], clusters, 8, 0.1, 3, node=node, layer=layer)) for node in range(40) for layer in (1, 2)
+    ]
+    assert len(set(reports)) == 80
+    assert reports[5] == tuple(local_report([], clusters, 8, 0.1, 3, node=2, layer=2))
+    with pytest.raises(InputError, match="node="):
+        local_report([], clusters, 8, 0.1, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "clusters", "why"),
+    [
+        ([-1], [0, 1, 0], "names node -1"),
+        ([0, 9], [0, 1, 0], "names node 9"),
+        ([0.5], [0, 1, 0], "whole node numbers"),
+        ([0], [0, 1, 2], "0..1"),
+        ([0], [0, 1, -1], "0..1"),
+        ([0], [0.0, 1.0], "whole numbers"),
+        ([0], 1, "one per node"),
+    ],
+)
+def test_a_local_report_refuses_nodes_and_clusters_that_do_not_exist(
+    neighbours: list[int], clusters: object, why: str
+) -> None:
+    with pytest.raises(GraphError, match=re.escape(why)):
+        local_report(neighbours, np.array(clusters), 2, 1.0)
+
+
+def test_a_file_is_charged_before_it_is_counted_and_its_counts_get_noise(tmp_path: Path) -> None:
+    n = 4000
+    path = tmp_path / "edges.csv"
+    path.write_text("".join(f"{v},{v + 1}\n" for v in range(n - 1)))
+    clusters, budget = np.arange(n) % 2, Budget(1.0)
+    exact_counts = cluster_degrees_from_file(path, clusters, 2)
+    first, second = (noisy_degrees_from_file(path, clusters, 2, 0.5, budget, seed=s) for s in (0, 1))
+    assert first.dtype == np.int64 and first.shape == (n, 2) and not np.array_equal(first, second)
+    q = math.exp(-1 / 4)
+    assert np.abs(first - exact_counts).mean() == pytest.approx(2 * q / (1 - q * q), rel=0.06)
+    assert [(c.epsilon, c.on) for c in budget.charges] == [(Fraction(1, 2), "graph")] * 2
+    path.unlink()
+    with pytest.raises(BudgetExceeded):
+        noisy_degrees_from_file(path, clusters, 2, 0.5, budget)
+    with pytest.raises(InputError, match="epsilon"):
+        noisy_degrees_from_file(path, clusters, 2, math.inf, Budget(math.inf))

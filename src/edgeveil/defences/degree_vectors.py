@@ -11,17 +11,34 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
-from edgeveil.graph.cluster_degrees import SENSITIVITY, local_cluster_degrees
-from edgeveil.privacy.budget import exact
+from edgeveil.graph.cluster_degrees import (
+    SENSITIVITY,
+    check_clusters,
+    cluster_degrees_from_file,
+    local_cluster_degrees,
+)
+from edgeveil.graph.edge_chunks import CHUNK
+from edgeveil.privacy.budget import Budget, check_epsilon, exact
 from edgeveil.privacy.noise import Noise, noise_for
+from edgeveil.seeds import Seed, derive
 
-__all__ = ["SLICES", "DegreeNoise", "NoiseLaw", "degree_noise", "fill_empty", "local_report", "noise_scale"]
+__all__ = [
+    "SLICES",
+    "DegreeNoise",
+    "NoiseLaw",
+    "degree_noise",
+    "fill_empty",
+    "local_report",
+    "noise_scale",
+    "noisy_degrees_from_file",
+]
 
 NoiseLaw = Literal["discrete", "continuous"]
 Vectors = NDArray[np.float64]
@@ -66,16 +83,55 @@ def fill_empty(vectors: Vectors, rng: np.random.Generator) -> Vectors:
     return out
 
 
+def noisy_degrees_from_file(
+    path: str | Path,
+    clusters: Any,
+    num_clusters: int,
+    epsilon: float | Fraction,
+    budget: Budget,
+    *,
+    on: str = "graph",
+    seed: Seed = None,
+    chunk: int = CHUNK,
+) -> NDArray[np.int64]:
+    """Noisy degree vectors of an edge file, charged to `budget` before the file is opened: one layer's query.
+
+    `on` names the edge set that pays; files that may share an edge must share the name. The noise is discrete, from
+    operating-system entropy unless seeded, and seeded noise is not private.
+    """
+    check_epsilon(epsilon)
+    known = check_clusters(clusters, np.size(clusters), num_clusters)
+    budget.spend(epsilon, f"cluster-degree vectors of {Path(path).name}", on=on)
+    counts = cluster_degrees_from_file(path, known, num_clusters, chunk)
+    noise = noise_for(seed).discrete_laplace(noise_scale(epsilon), counts.size)
+    return counts + np.asarray(noise, np.int64).reshape(counts.shape)
+
+
 def local_report(
-    neighbours: Iterable[int], clusters: Any, num_clusters: int, epsilon: float, seed: int | None = None
+    neighbours: Iterable[int],
+    clusters: Any,
+    num_clusters: int,
+    epsilon: float,
+    seed: int | None = None,
+    *,
+    node: int | None = None,
+    layer: int = 1,
 ) -> NDArray[np.int64]:
     """What one node sends in the local deployment (LPGNet section 6): its own noisy vector, for one layer.
 
     The node needs its neighbour list and the public clusters of all nodes, nobody needs the graph. Both ends of an
     edge report it, each with a change of 1 and noise of scale 2/epsilon: one report costs epsilon/2 for an entry of a
-    neighbour list, the two reports together epsilon for one undirected edge, the same as the central query.
+    neighbour list, the two reports together epsilon for one undirected edge, the same as the central query. Every
+    layer is another report and costs its own epsilon.
+
+    `seed` is for experiments, where one seed serves all nodes: `node` and `layer` then name the stream of this report.
     """
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise InputError(f"a local report needs a finite epsilon > 0, got {epsilon!r}")
+    check_epsilon(epsilon)
+    if seed is not None and node is None:
+        raise InputError(
+            "a seeded report needs node= (this node's number): with one seed all nodes would add the same noise, "
+            "which cancels; drop the seed for a real report"
+        )
     counts = local_cluster_degrees(neighbours, clusters, num_clusters)
-    return counts + noise_for(seed).discrete_laplace(noise_scale(epsilon), num_clusters)
+    stream = None if seed is None or node is None else derive(seed, "local report", int(node), layer)
+    return counts + noise_for(stream).discrete_laplace(noise_scale(epsilon), num_clusters)

@@ -43,18 +43,28 @@ def cluster_degrees(graph: Graph, labels: Any, num_clusters: int) -> Int:
 def cluster_degrees_from_file(path: str | Path, labels: Any, num_clusters: int, chunk: int = CHUNK) -> Int:
     """The same counts from an edge file (text or ``.npy``) that is never held in memory as a whole.
 
+    The counts are exact and private: `edgeveil.defences.degree_vectors.noisy_degrees_from_file` charges and adds noise.
+
     Node numbers must be 0..n-1 with one label each. Strictly sorted edges with u < v are read once; any other file is
     read several times, one range of nodes after the other, so that duplicates and opposite directions count once.
     """
-    nodes = len(np.asarray(labels))
+    nodes = np.size(labels)
     clusters = check_clusters(labels, nodes, num_clusters)
     return _count(simple_chunks(lambda: edge_chunks(Path(path), chunk), nodes, chunk), clusters, num_clusters)
 
 
 def local_cluster_degrees(neighbours: Iterable[int], labels: Any, num_clusters: int) -> Int:
     """One node's own row, from its neighbour list and the public clusters of all nodes (LPGNet section 6)."""
-    mine = np.unique(np.asarray(list(neighbours), dtype=np.int64))
-    return np.bincount(np.asarray(labels)[mine], minlength=num_clusters).astype(np.int64)
+    clusters = check_clusters(labels, np.size(labels), num_clusters)
+    mine = np.unique(np.asarray(list(neighbours)))
+    if not len(mine):
+        return np.zeros(num_clusters, np.int64)
+    if mine.dtype.kind not in "iu":
+        raise GraphError(f"neighbours must be whole node numbers, got {mine.dtype} ({mine[0]!r})")
+    if mine[0] < 0 or mine[-1] >= len(clusters):
+        wrong = mine[0] if mine[0] < 0 else mine[-1]
+        raise GraphError(f"the neighbour list names node {wrong}; the clusters cover 0..{len(clusters) - 1}")
+    return np.bincount(clusters[mine], minlength=num_clusters).astype(np.int64)
 
 
 def _blocks(graph: Graph) -> Iterable[tuple[Int, Int]]:

@@ -15,6 +15,11 @@ from edgeveil.metrics.lpgnet_analysis import sweet_spot
 Row = dict[str, Any]
 TABLES = {"cora": "7", "citeseer": "8", "pubmed": "9", "facebook": "10"}
 PRINTED_NAMES = {"cora": "Cora", "citeseer": "Citeseer", "pubmed": "PubMed", "facebook": "Facebook"}
+SPREADS = (
+    "Standard deviations are those of a sample (divisor n - 1); a single seed has none. Differences of two columns are "
+    'paired by seed, with their standard error. The column "where it stands" compares bare means with the MLP\'s utility '
+    "and the GCN's leakage: it does not say that a difference is larger than chance.\n"
+)
 READOUTS = (
     ("mlp", "paper's MLP"),
     ("mlp, tuned on accuracy", "paper's MLP, 7 settings"),
@@ -23,22 +28,26 @@ READOUTS = (
 
 
 class Figures:
-    """Means over seeds by what a row is about."""
+    """Measured values by what a row is about and by seed; of rows measured twice the last one counts."""
 
     def __init__(self, rows: list[Row]) -> None:
-        self._values: dict[tuple[Any, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._values: dict[tuple[Any, ...], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
         for row in rows:
             key = _key(row["dataset"], row["model"], float(row["epsilon"]), row.get("variant"), row.get("readout"))
             for name in ("f1", "lpa", "lpa_published", "linkteller"):
                 if name in row:
-                    self._values[key][name].append(float(row[name]))
+                    self._values[key][name][int(row["seed"])] = float(row[name])
 
     def get(self, dataset: str, model: str, epsilon: float, metric: str = "f1", **how: str) -> list[float]:
-        """All measured values."""
+        """All measured values, one per seed."""
+        return list(self.by_seed(dataset, model, epsilon, metric, **how).values())
+
+    def by_seed(self, dataset: str, model: str, epsilon: float, metric: str = "f1", **how: str) -> dict[int, float]:
+        """The same with their seeds."""
         stacked = model.startswith("LPGNet")
         variant = how.get("variant", "correct") if stacked else None
         readout = how.get("readout", "mlp") if stacked else None
-        return self._values.get(_key(dataset, model, epsilon, variant, readout), {}).get(metric, [])
+        return self._values.get(_key(dataset, model, epsilon, variant, readout), {}).get(metric, {})
 
 
 def _key(dataset: str, model: str, epsilon: float, variant: Any, readout: Any) -> tuple[Any, ...]:
@@ -69,8 +78,8 @@ def show(values: list[float], printed: str = "") -> str:
     """Mean, deviation and number of seeds, then the printed figure; a star marks more than two deviations apart."""
     if not values:
         return f"– / {printed}" if printed else "–"
-    mean, std = float(np.mean(values)), float(np.std(values))
-    text = f"{mean:.3f}±{std:.3f} ({len(values)})"
+    mean, std = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    text = f"{mean:.3f}" + (f"±{std:.3f}" if len(values) > 1 else "") + f" ({len(values)})"
     if not printed:
         return text
     paper, _, spread = printed.partition("±")
@@ -126,7 +135,7 @@ def leakage_table(found: Figures, printed: Printed, dataset: str, epsilons: list
             mlp, gcn = found.get(dataset, "MLP", math.inf), found.get(dataset, "GCN", math.inf, "linkteller")
             row.append(spot(found, dataset, model, epsilon, leak(lpa, teller), mlp, gcn))
             body.append(row)
-    return markdown(["model", "ε", "LPA", "LPA, published procedure", "LinkTeller", "where it stands"], body)
+    return markdown(["model", "ε", "LPA", "LPA, published procedure", "LinkTeller", "where it stands (by means)"], body)
 
 
 def leak(*areas: list[float]) -> float:
@@ -150,21 +159,21 @@ def readout_table(found: Figures, datasets: list[str], epsilons: list[float]) ->
     for dataset in datasets:
         for model in ("LPGNet-1", "LPGNet-2"):
             for epsilon in epsilons:
-                cells = [found.get(dataset, model, epsilon, readout=key) for key, _ in READOUTS]
+                cells = [found.by_seed(dataset, model, epsilon, readout=key) for key, _ in READOUTS]
                 if cells[0] and cells[2]:
                     gains = [gain(cells[2], cells[0]), gain(cells[2], cells[1])]
-                    body.append([dataset, model, f"{epsilon:g}", *map(show, cells), *gains])
+                    shown = [show(list(cell.values())) for cell in cells]
+                    body.append([dataset, model, f"{epsilon:g}", *shown, *gains])
     head = ["graph", "model", "ε", *(name for _, name in READOUTS), "Bayes − MLP", "Bayes − MLP of 7 settings"]
     return markdown(head, body)
 
 
-def gain(better: list[float], worse: list[float]) -> str:
+def gain(better: dict[int, float], worse: dict[int, float]) -> str:
     """Mean difference over the seeds both have, and its standard error."""
-    n = min(len(better), len(worse))
-    if n == 0:
+    gap = np.array([better[seed] - worse[seed] for seed in better if seed in worse])
+    if not len(gap):
         return "–"
-    gap = np.array(better[:n]) - np.array(worse[:n])
-    return f"{gap.mean():+.3f}" + (f" ± {np.std(gap, ddof=1) / math.sqrt(n):.3f}" if n > 1 else "")
+    return f"{gap.mean():+.3f}" + (f" ± {np.std(gap, ddof=1) / math.sqrt(len(gap)):.3f}" if len(gap) > 1 else "")
 
 
 def analysis_tables(row: Row) -> str:
@@ -192,6 +201,7 @@ def page(rows: list[Row], reference: str | None) -> str:
     settings = sorted({r["settings"] for r in rows if "settings" in r})
     parts = [(Path(__file__).parent / "fidelity_lpgnet_intro.md").read_text(encoding="utf-8")]
     parts.append("MLP settings of these runs: " + "; ".join(settings) + ".\n")
+    parts.append(SPREADS)
     lists = sorted({(d, len(found.get(d, "LPGNet-1", e))) for d in datasets for e in epsilons})
     least = ", ".join(f"{d} {max(n for other, n in lists if other == d)}" for d in datasets)
     parts.append(f"Seeds measured (at most; every cell shows its own number): {least}. The paper has 30.\n")

@@ -17,6 +17,7 @@ from edgeveil.metrics.lpgnet_analysis import (
     plot_homophily,
     sweet_spot,
 )
+from edgeveil.metrics.utility import homophily
 
 
 def test_homophily_is_the_mean_share_of_neighbours_in_the_own_cluster() -> None:
@@ -25,6 +26,15 @@ def test_homophily_is_the_mean_share_of_neighbours_in_the_own_cluster() -> None:
     found = homophily_by_cluster(graph, labels, 4)
     expected = [(1 / 2 + 1 / 2) / 2, (0 / 2 + 1 + 1) / 3]
     assert np.allclose(found[:2], expected) and np.isnan(found[2:]).all()
+
+
+def test_both_names_of_homophily_are_one_measure() -> None:
+    rng = np.random.default_rng(1)
+    graph = Graph.from_edges(np.unique(np.sort(rng.integers(0, 40, (2, 60)), axis=0), axis=1), num_nodes=40)
+    labels = rng.integers(0, 3, 40)
+    assert np.array_equal(homophily_by_cluster(graph, labels, 4), homophily(graph.adjacency, labels, 4), equal_nan=True)
+    with pytest.raises(InputError, match="clusters must lie"):
+        homophily_by_cluster(graph, labels, 2)
 
 
 def test_noisy_edges_are_those_that_are_not_true() -> None:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError, MissingExtra
-from edgeveil.graph.cluster_degrees import check_clusters, cluster_degrees
+from edgeveil.graph.cluster_degrees import check_clusters
 from edgeveil.graph.graph import Graph
+from edgeveil.metrics.utility import homophily
 
 __all__ = [
     "Cosines",
@@ -28,18 +29,8 @@ SweetSpot = Literal["sweet spot", "no better than an MLP", "leaks like a GCN", "
 
 
 def homophily_by_cluster(graph: Graph, labels: Any, num_clusters: int) -> Float:
-    """AvgHomophily(i) of LPGNet Fig. 3: over the nodes of cluster i, the mean share of neighbours in the same cluster.
-
-    Nodes without neighbours have no share and are left out; a cluster with no other node is NaN.
-    """
-    clusters = check_clusters(labels, graph.num_nodes, num_clusters)
-    same = cluster_degrees(graph, clusters, num_clusters)[np.arange(graph.num_nodes), clusters]
-    linked = graph.degrees > 0
-    share = same[linked] / graph.degrees[linked]
-    size = np.bincount(clusters[linked], minlength=num_clusters)
-    total = np.bincount(clusters[linked], weights=share, minlength=num_clusters)
-    mean: Float = np.divide(total, size, out=np.full(num_clusters, np.nan), where=size > 0)
-    return mean
+    """`edgeveil.metrics.utility.homophily` of a graph, after checking that every node has a cluster."""
+    return homophily(graph.adjacency, check_clusters(labels, graph.num_nodes, num_clusters), num_clusters)
 
 
 def noisy_edge_share(graph: Graph, noisy: Graph) -> float:
@@ -79,7 +70,10 @@ def cluster_cosines(vectors: Any, labels: Any) -> Cosines:
 
 
 def sweet_spot(utility: float, leakage: float, *, mlp_utility: float, gcn_leakage: float) -> SweetSpot:
-    """LPGNet section 2.3: a defence is worth having where it beats the MLP in utility *and* leaks less than the GCN."""
+    """LPGNet section 2.3: a defence is worth having where it beats the MLP in utility *and* leaks less than the GCN.
+
+    The four figures are compared as they are: given means over seeds, a sweet spot may still be chance.
+    """
     for name, value in (("utility", utility), ("leakage", leakage), ("mlp", mlp_utility), ("gcn", gcn_leakage)):
         if not np.isfinite(value):
             raise InputError(f"the {name} figure must be a number, got {value}")

@@ -112,7 +112,7 @@ def by_degree(
 def homophily(adjacency: Any, clusters: Any, num_clusters: int | None = None) -> Float:
     """AvgHomophily per cluster (LPGNet §4.2, Fig. 3): mean share of a node's neighbours that are in its own cluster.
 
-    Isolated nodes have no such share and are left out; a cluster without other nodes is NaN.
+    Isolated nodes have no such share and are left out; a cluster without any linked node is NaN.
     """
     clusters = np.asarray(clusters, np.int64)
     count = int(num_clusters if num_clusters is not None else clusters.max() + 1)

@@ -75,7 +75,7 @@ def test_the_guarantee_states_both_units() -> None:
     assert (claim.also[0].unit, claim.also[0].epsilon) == ("one entry of one node's neighbour list", 2.0)
     assert any("degree" in what for what in claim.not_protected) and "node features" in claim.not_protected
     private = BucketResponse(epsilon=4.0, epsilon_x=3.0, epsilon_y=3.0).mechanism_guarantee(None)
-    assert "node features" not in private.not_protected and len(private.also) == 3
+    assert "node features" not in private.not_protected and len(private.also) == 4
 
 
 def test_buckets_never_read_an_edge() -> None:

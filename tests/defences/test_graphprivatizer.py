@@ -115,7 +115,10 @@ def test_a_leaf_keeps_its_neighbour_and_is_counted() -> None:
     noisy = GraphPrivatizer(epsilon=0.1, delta=-1.0).perturb(star, seed=0)
     assert noisy.dropped["kept_for_certain"] == 2  # 0's neighbours 1 and 2 have nobody else
     counted = GraphPrivatizer(epsilon=0.1, delta=-1.0).certain_entries(star, seed=0)
-    assert counted == {"entries": 4, "certain": 2, "neighbours_of_degree_one": 2, "no_similar_candidate": 0}
+    assert counted == {
+        "edges": 2, "certain_edges": 2, "entries": 4, "certain": 2, "neighbours_of_degree_one": 2,
+        "no_similar_candidate": 0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("variant", ["correct", "published"])
@@ -228,7 +231,9 @@ def test_guarantees_are_honest(name: str) -> None:
     claim = mechanism.mechanism_guarantee(None)  # type: ignore[attr-defined]
     assert claim.epsilon is None and claim.status == ("none" if name == "lpgnn" else "refuted")
     assert claim.claimed_epsilon == (None if name == "lpgnn" else 2.0)
-    assert [(g.unit, g.epsilon) for g in claim.also] == [("one node's features", 3.0), ("one node's label", 3.0)]
+    assert [(g.unit, g.epsilon) for g in claim.also] == [
+        ("one node's features", 3.0), ("one node's label", 3.0), ("one node's features and label", 6.0),
+    ]  # fmt: skip
     bare = replace(mechanism, epsilon_x=math.inf, epsilon_y=math.inf)  # type: ignore[type-var]
     assert not bare.mechanism_guarantee(None).also
 

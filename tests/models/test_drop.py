@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from edgeveil.models.drop import Drop
@@ -41,10 +42,12 @@ def test_the_loss_is_the_written_formula(steps: int) -> None:
     sent = np.zeros((30, 3))
     known = masks.train | masks.val
     sent[known, y[known]] = 1
-    target = denoise(sent).argmax(1)
+    heard = p @ sent
+    alone = heard.sum(1) == 0
+    target = np.where(alone, y, heard.argmax(1))
     reported = softmax(logits) @ label_transition(1.0, 3)
     train = np.flatnonzero(masks.train)
-    want = -np.log(denoise(reported)[train, target[train]]).mean()
+    want = -np.log(np.where(alone[:, None], reported, denoise(reported))[train, target[train]]).mean()
     assert math.isclose(float(drop.train_loss(torch.tensor(logits))), want, rel_tol=1e-6)
     val = np.flatnonzero(masks.val)
     loss, accuracy = drop.validate(torch.tensor(logits)) or (0, 0)
@@ -57,3 +60,23 @@ def test_without_noise_and_steps_it_is_cross_entropy() -> None:
     train = torch.tensor(np.flatnonzero(graph.masks.train))  # type: ignore[attr-defined]
     want = torch.nn.functional.cross_entropy(torch.tensor(logits)[train], torch.tensor(graph.y)[train])  # type: ignore[attr-defined]
     assert torch.isclose(drop.train_loss(torch.tensor(logits)), want)
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_node_that_hears_no_report_learns_its_own(published: bool) -> None:
+    """Node 0 hears the unlabelled node 3 only: the published code would teach it class 0."""
+    lists = sp.csr_matrix(np.array([[0, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]]))
+    known = np.array([True, True, True, False])
+    drop = Drop(
+        np.array([2, 1, 1, 0]), known, None, Structure(lists), classes=3, epsilon=1.0, steps=1, published=published
+    )
+    assert drop.target.tolist() == [0 if published else 2, 1, 1]
+    logits = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    (own,) = torch.autograd.grad(drop.train_loss(logits), logits)
+    assert bool(own[0].any()) != published
+    reported = torch.softmax(logits.detach(), 1) @ torch.tensor(label_transition(1.0, 3))
+    rows = torch.softmax(reported[[3, 2, 1]], 1)
+    if not published:
+        rows[0] = reported[0]
+    want = -torch.log(rows[torch.arange(3), drop.target]).mean()
+    assert torch.isclose(drop.train_loss(logits.detach()), want)

@@ -9,6 +9,7 @@ import typer
 
 from edgeveil.cli.common import Json, say, write_json_lines
 from edgeveil.errors import UsageError
+from edgeveil.privacy.guarantee import ONE_EDGE
 
 if TYPE_CHECKING:
     from edgeveil.privacy.verify import Verification
@@ -42,7 +43,7 @@ def verify(
 ) -> None:
     """Measure a lower bound on epsilon and compare it with the claim.
 
-    Two tests: the likelihood of outputs on neighbouring graphs of 4 to 6 nodes, and one run on a graph of 20,000 nodes
+    Two tests: the likelihood of outputs on neighbouring graphs of 4 to 8 nodes, and one run on a graph of 20,000 nodes
     with edges planted by coin. The last line is the verdict: consistent, refuted or inconclusive.
     """
     if not 0 < confidence < 1:
@@ -56,25 +57,26 @@ def verify(
             mechanism, confidence=confidence, runs=runs, canaries=canaries or 5_000, guesses=guesses, seed=seed,
             secure=secure, progress=say,
         )  # fmt: skip
-        if hasattr(mechanism, "certain_entries"):
-            _show_certain(mechanism, graph, seed)
+        unit = mechanism.unit
+        certain = _certain(mechanism, graph, seed) if hasattr(mechanism, "certain_entries") else {}
     else:
         from edgeveil.bench.through import verify_through
         from edgeveil.cli.common import load_graph
 
+        unit, certain = ONE_EDGE, {}
         result = verify_through(
             load_graph(graph), defence, epsilon=epsilon, model=through, attack_name=attack,
             canaries=canaries or 400, guesses=guesses, confidence=confidence, seed=seed,
         )  # fmt: skip
     if json_file is not None:
-        write_json_lines(json_file, [_row(defence, result)])
-    _show(defence, result)
+        write_json_lines(json_file, [_row(defence, result, unit) | certain])
+    _show(defence, result, unit)
 
 
-def _show(defence: str, result: Verification) -> None:
+def _show(defence: str, result: Verification, unit: str) -> None:
     claimed = "none" if math.isinf(result.claimed) else f"{result.claimed:g}"
     typer.echo(f"defence: {defence}")
-    typer.echo(f"claimed epsilon: {claimed} (one undirected edge)")
+    typer.echo(f"claimed epsilon: {claimed} ({unit})")
     for finding in result.findings:
         typer.echo(f"{finding.test}: lower bound {_number(finding.lower_bound)} ({finding.detail})")
     typer.echo(f"empirical lower bound: {_number(result.lower_bound)} (confidence {result.confidence:g})")
@@ -82,16 +84,18 @@ def _show(defence: str, result: Verification) -> None:
     typer.echo(f"verdict: {result.verdict}")
 
 
-def _show_certain(mechanism: Any, name: str, seed: int) -> None:
-    """How much of a given graph's lists no noise touches, before the verdict."""
+def _certain(mechanism: Any, name: str, seed: int) -> dict[str, object]:
+    """How much of a given graph no noise touches, said before the verdict."""
     from edgeveil.cli.common import load_graph
 
     found = mechanism.certain_entries(load_graph(name), seed)
     typer.echo(
-        f"released with certainty on {name}: {found['certain']:,} of {found['entries']:,} list entries "
+        f"released with certainty on {name}: {found['certain_edges']:,} of {found['edges']:,} edges, through "
+        f"{found['certain']:,} of {found['entries']:,} list entries "
         f"({found['neighbours_of_degree_one']:,} name a neighbour of degree one, "
         f"{found['no_similar_candidate']:,} one without a similar candidate)"
     )
+    return {"released_with_certainty": found | {"graph": name}}
 
 
 def _number(bound: float) -> str:
@@ -110,9 +114,10 @@ def _meaning(result: Verification) -> str:
     return "the tests saw too little to say anything about the claim"
 
 
-def _row(defence: str, result: Verification) -> dict[str, object]:
+def _row(defence: str, result: Verification, unit: str) -> dict[str, object]:
     return {
         "defence": defence,
+        "unit": unit,
         "claimed_epsilon": result.claimed,
         "lower_bound": "unbounded" if math.isinf(result.lower_bound) else result.lower_bound,
         "confidence": result.confidence,

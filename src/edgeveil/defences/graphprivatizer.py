@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.local import ONE_ENTRY, PER_ENTRY, LocalMechanism
 from edgeveil.defences.local import Lists as Sent
-from edgeveil.defences.local import LocalMechanism
 from edgeveil.defences.local_audit import canary_scores, one_entry_apart, options_of, repeated
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.defences.replacement import (
@@ -48,7 +49,10 @@ WHY_REFUTED = (
 WHY_AGGREGATION = (
     "With alpha > 0 the similarities average over true neighbours, a use of edges that Theorem 4.4 does not count"
 )
-PER_ENTRY = "The claim is per entry of one node's list; an undirected edge stands in two lists"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @DEFENCES.register("graphprivatizer", presets={"gp-m": {"strategy": "most-similar"}, "gp-t": {"strategy": "threshold"}})
@@ -68,6 +72,7 @@ class GraphPrivatizer(LocalMechanism):
     variant: Literal["correct", "published"] = "correct"
 
     status: ClassVar[Status] = "refuted"
+    unit: ClassVar[str] = ONE_ENTRY
     reference: ClassVar[str] = "Joshi, Indri & Mishra, GraphPrivatizer, TMLR 2024, Algorithms 1-4"
 
     def __post_init__(self) -> None:
@@ -80,10 +85,10 @@ class GraphPrivatizer(LocalMechanism):
         ):
             if value not in choices:
                 raise UnknownNameError(what, value, choices)
-        if not 0.0 <= self.alpha <= 1.0:
-            raise InputError(f"alpha is a share between 0 and 1, got {self.alpha}")
-        if not -1.0 <= self.delta <= 1.0:
-            raise InputError(f"delta is a similarity between -1 and 1, got {self.delta}; -1 admits every neighbour")
+        if not _is_number(self.alpha) or not 0.0 <= self.alpha <= 1.0:
+            raise InputError(f"alpha is a share between 0 and 1, got {self.alpha!r}")
+        if not _is_number(self.delta) or not -1.0 <= self.delta <= 1.0:
+            raise InputError(f"delta is a similarity between -1 and 1, got {self.delta!r}; -1 admits every neighbour")
 
     @property
     def hides_edges(self) -> bool:
@@ -133,6 +138,7 @@ class GraphPrivatizer(LocalMechanism):
     def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """No promise for edges; sound promises for features and labels."""
         notes = (PER_ENTRY, WHY_AGGREGATION) if self.alpha > 0 else (PER_ENTRY,)
+        notes = (*notes, self.claimed_total(check_epsilon(self.epsilon, infinite=True)))
         noisy = SECURE if seed is None else SEEDED
         also = self.node_guarantees(seed)
         if not self.hides_edges:
@@ -144,13 +150,18 @@ class GraphPrivatizer(LocalMechanism):
         )  # fmt: skip
 
     def certain_entries(self, graph: Graph, seed: Seed = None) -> dict[str, int]:
-        """List entries of this graph that are released with certainty, and why: no noise touches them."""
+        """Entries and edges of this graph that are released with certainty, and why: no noise touches them.
+
+        An edge is given away as soon as one of its two entries is.
+        """
         sent = self.perturb(graph, seed)
         assert sent.features is not None
         lists = Lists(graph.adjacency)
         certain = self.candidates(graph, sent.features, lists).count == 0
         lonely = certain & (lists.degree[lists.column] == 1)
         return {
+            "edges": graph.num_edges,
+            "certain_edges": int((certain | certain[lists.mirror]).sum()) // 2,
             "entries": len(lists),
             "certain": int(certain.sum()),
             "neighbours_of_degree_one": int(lonely.sum()),

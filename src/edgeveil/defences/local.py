@@ -10,6 +10,7 @@ import math
 import time
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from edgeveil.models.presets import preset
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 from edgeveil.models.train import EvalSet, fit
-from edgeveil.privacy.budget import check_epsilon
+from edgeveil.privacy.budget import check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee
 from edgeveil.privacy.label_rr import noisy_labels
 from edgeveil.privacy.multibit import multi_bit
@@ -38,8 +39,10 @@ from edgeveil.release.predictors import GraphPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed
 
-__all__ = ["LocalMechanism", "without_kprop"]
+__all__ = ["ONE_ENTRY", "PER_ENTRY", "LocalMechanism", "without_kprop"]
 
+PER_ENTRY = "The claim is per entry of one node's list; an undirected edge stands in two lists"
+ONE_ENTRY = "one entry of one node's neighbour list"
 LPGNN = "Sajadmanesh & Gatica-Perez, Locally Private Graph Neural Networks, ACM CCS 2021"
 RANGE_NOTE = "The minimum and maximum of each feature column are taken as public"
 Lists = tuple[Any, dict[str, int]]
@@ -55,12 +58,15 @@ class LocalMechanism(EdgeMechanism):
     steps_y: int | None = None
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon_x, infinite=True)
-        check_epsilon(self.epsilon_y, infinite=True)
+        for name in ("epsilon_x", "epsilon_y"):
+            try:
+                check_epsilon(getattr(self, name), infinite=True)
+            except InputError as error:
+                raise InputError(f"{name}: {error}; inf sends the data as they are") from None
         for name in ("steps_x", "steps_y"):
             steps = getattr(self, name)
-            if steps is not None and steps < 0:
-                raise InputError(f"{name} counts propagation steps and must be >= 0, got {steps}")
+            if steps is not None and (isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 0):
+                raise InputError(f"{name} counts propagation steps and must be a whole number >= 0, got {steps!r}")
 
     @abstractmethod
     def lists(self, graph: Graph, features: FeatureMatrix, noise: Noise) -> Lists:
@@ -83,6 +89,11 @@ class LocalMechanism(EdgeMechanism):
         return self._perturb(graph, _unit_range(graph.x, self.epsilon_x, graph.x), seed)
 
     def _perturb(self, graph: Graph, x: FeatureMatrix, seed: Seed) -> PerturbedGraph:
+        if graph.multilabel and not math.isinf(self.epsilon_y):
+            raise InputError(
+                "randomised response protects one label per node, and this graph has several; "
+                "pass epsilon_y=inf to train on the labels as they are (they are then not protected)"
+            )
         if not math.isinf(self.epsilon_x):
             x = multi_bit(x, self.epsilon_x, noise_for(seed, "features"))
         directed, dropped = self.lists(graph, x, noise_for(seed, "lists"))
@@ -91,11 +102,6 @@ class LocalMechanism(EdgeMechanism):
     def _labels(self, graph: Graph, seed: Seed) -> NDArray[Any] | None:
         if graph.y is None or math.isinf(self.epsilon_y):
             return graph.y
-        if graph.multilabel:
-            raise InputError(
-                "randomised response protects one label per node, and this graph has several; "
-                "pass epsilon_y=inf to train on the labels as they are (they are then not protected)"
-            )
         return noisy_labels(graph.y, graph.num_classes, self.epsilon_y, noise_for(seed, "labels"))
 
     def release(self, job: Job) -> Release:
@@ -106,6 +112,9 @@ class LocalMechanism(EdgeMechanism):
         model, _ = self._train(job, spec, sent, seen)
         claim = self.mechanism_guarantee(job.seed)
         claim = replace(claim, randomness=job.randomness, notes=(*claim.notes, TUNING_NOTE))
+        if job.setting == "inductive-different":
+            parts = [*filter(None, [claim.composition]), "training and inference graph send once each, in parallel"]
+            claim = replace(claim, composition=f"{'; '.join(parts)}; an edge or node in both would pay twice")
         return make_release(
             self, job, GraphPredictor(spec, model, seen.directed), claim, seconds=time.perf_counter() - started,
             contains_private_graph=not self.hides_edges, matrix=seen.features,
@@ -136,10 +145,10 @@ class LocalMechanism(EdgeMechanism):
         if not math.isinf(self.epsilon_y) or steps:
             drop = Drop(
                 sent.y, job.train_mask, job.val_mask, structure, classes=graph.num_classes, epsilon=self.epsilon_y,
-                steps=steps,
+                steps=steps, published=getattr(self, "variant", "correct") == "published",
             )  # fmt: skip
         validation = None
-        if job.setting == "inductive-evolving" and job.val_mask is not None and drop is None:
+        if job.setting == "inductive-evolving" and job.val_mask is not None:
             known = _among(seen.directed, np.flatnonzero(job.val_nodes))
             validation = EvalSet(seen.features, Structure(known), seen.y, job.val_mask)
         fit(
@@ -164,28 +173,35 @@ class LocalMechanism(EdgeMechanism):
         return preset("graphprivatizer", job.graph.name, job.model.name).label_steps
 
     def node_guarantees(self, seed: Seed) -> tuple[Guarantee, ...]:
-        """Sound promises per node for features and labels: LPGNN Theorem 3 and k-ary randomised response."""
-        found = []
-        for epsilon, unit, how in (
-            (self.epsilon_x, "one node's features", "the multi-bit mechanism"),
-            (self.epsilon_y, "one node's label", "randomised response on the label"),
-        ):
-            if math.isinf(epsilon):
-                continue
-            found.append(
-                Guarantee(
-                    status="sound",
-                    claimed_epsilon=epsilon,
-                    unit=unit,
-                    neighbouring=f"any two values of {unit}",
-                    not_protected=("neighbour lists (stated apart)", "the set of nodes"),
-                    randomness=SECURE if seed is None else SEEDED,
-                    composition=f"{how}, once per node; lists, training and answers only post-process what it sent",
-                    notes=(RANGE_NOTE,) if "features" in unit else (),
-                    reference=LPGNN,
-                )
+        """Sound promises per node: features (LPGNN Theorem 3), label (k-ary randomised response), and both."""
+        parts = [
+            (self.epsilon_x, "one node's features", "the multi-bit mechanism, once per node"),
+            (self.epsilon_y, "one node's label", "randomised response on the label, once per node"),
+        ]
+        parts = [part for part in parts if not math.isinf(part[0])]
+        if len(parts) == 2:
+            total = float(exact(self.epsilon_x) + exact(self.epsilon_y))
+            parts.append((total, "one node's features and label", "sequential: the two budgets add up"))
+        return tuple(
+            Guarantee(
+                status="sound",
+                claimed_epsilon=epsilon,
+                unit=unit,
+                neighbouring=f"any two values of {unit}",
+                not_protected=("neighbour lists (stated apart)", "the set of nodes"),
+                randomness=SECURE if seed is None else SEEDED,
+                composition=f"{how}; lists, training and answers only post-process what the node sent",
+                notes=(RANGE_NOTE,) if "features" in unit else (),
+                reference=LPGNN,
             )
-        return tuple(found)
+            for epsilon, unit, how in parts
+        )
+
+    def claimed_total(self, epsilon: float) -> str:
+        """What becomes of the total that Theorem 4.4 claims for a list entry, features and label."""
+        parts = [e for e in (epsilon, self.epsilon_x, self.epsilon_y) if not math.isinf(e)]
+        total = float(sum(exact(e) for e in parts))
+        return f"The total of {total:g} that Theorem 4.4 claims fails with its first part"
 
 
 def _unit_range(x: Any, epsilon: float, fitted: Any) -> FeatureMatrix:

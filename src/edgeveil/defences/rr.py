@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES
-from edgeveil.defences.local import Lists, LocalMechanism
+from edgeveil.defences.local import ONE_ENTRY, PER_ENTRY, Lists, LocalMechanism
 from edgeveil.defences.local_audit import canary_scores, one_entry_apart
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.errors import UnknownNameError
@@ -65,6 +65,7 @@ class TwoHopResponse(LocalMechanism):
     variant: Literal["correct", "published"] = "correct"
 
     status: ClassVar[Status] = "refuted"
+    unit: ClassVar[str] = ONE_ENTRY
     reference: ClassVar[str] = "Joshi, Indri & Mishra, GraphPrivatizer, TMLR 2024, section 5.1"
 
     def __post_init__(self) -> None:
@@ -105,7 +106,7 @@ class TwoHopResponse(LocalMechanism):
             return Guarantee(status="none", reason=reason, randomness=noisy, also=also, reference=self.reference)
         return Guarantee(
             status="refuted", claimed_epsilon=check_epsilon(self.epsilon), reason=WHY_REFUTED, randomness=noisy,
-            also=also, reference=self.reference,
+            also=also, notes=(PER_ENTRY,), reference=self.reference,
         )  # fmt: skip
 
     # -- hooks of `edgeveil.privacy.verify` ---------------------------------------------------------------------

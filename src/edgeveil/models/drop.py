@@ -25,7 +25,8 @@ class Drop:
     """The objective for labels that went through randomised response with `epsilon`; `steps` is K_y.
 
     Only reports of training and validation nodes enter the propagation. Validation compares P(y'|x) with the noisy
-    reports of validation nodes, so no clean label is ever read.
+    reports of validation nodes, so no clean label is ever read. A training node whom no report reaches is compared with
+    its own, unpropagated; the published code gives it class 0 (`published=True`).
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Drop:
         classes: int,
         epsilon: float,
         steps: int,
+        published: bool = False,
     ) -> None:
         self.structure, self.steps = structure, steps
         self.y = torch.tensor(np.asarray(reports, np.int64))
@@ -48,14 +50,16 @@ class Drop:
         known = self.train if self.val is None else torch.cat([self.train, self.val])
         sent = torch.zeros(len(self.y), classes)
         sent[known, self.y[known]] = 1.0
-        self.target = self._denoise(sent).argmax(1)[self.train]
+        heard = self._propagate(sent)[self.train]
+        self.target = heard.argmax(1)
+        unheard = (heard.sum(1) == 0) & (not published)
+        self.alone = unheard.nonzero().squeeze(1)
+        self.target[self.alone] = self.y[self.train[self.alone]]
 
-    def _denoise(self, p: Tensor) -> Tensor:
-        if self.steps == 0:
-            return p
+    def _propagate(self, p: Tensor) -> Tensor:
         out = kprop(p, self.structure, self.steps)
         assert isinstance(out, Tensor)
-        return torch.softmax(out, dim=1)
+        return out
 
     def reported(self, logits: Tensor) -> Tensor:
         """P(y'|x) = P(y|x) T."""
@@ -63,7 +67,12 @@ class Drop:
 
     def train_loss(self, logits: Tensor) -> Tensor:
         """Cross-entropy of the denoised prediction against the denoised label of the training nodes."""
-        p = self._denoise(self.reported(logits))[self.train]
+        p = reported = self.reported(logits)
+        if self.steps:
+            p = torch.softmax(self._propagate(reported), dim=1)
+        p = p[self.train]
+        if len(self.alone):
+            p = p.index_copy(0, self.alone, reported[self.train[self.alone]])
         return -torch.log(p.gather(1, self.target.unsqueeze(1)) + _TINY).mean()
 
     def validate(self, logits: Tensor) -> tuple[float, float] | None:

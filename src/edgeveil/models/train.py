@@ -130,6 +130,8 @@ class _Work:
         if self.validation is not None:
             other = self.validation
             logits = self._forward(other.x, other.structure)
+            if not isinstance(self.objective, CrossEntropy):
+                return self.objective.validate(logits)
             return CrossEntropy(other.y, np.empty(0, np.int64), np.flatnonzero(other.mask)).validate(logits)
         if not isinstance(self.objective, CrossEntropy):
             return self.objective.validate(self._forward(self.x, self.structure))
@@ -158,7 +160,8 @@ def fit(
     """Train in place; the model ends in evaluation mode with the weights that `spec.keep` names.
 
     Same seed, same data, same result. A run with a checkpoint that is killed continues from the last one written and
-    ends as it would have. `objective` replaces the cross-entropy; `validation` validates on another graph.
+    ends as it would have. `objective` replaces the cross-entropy; `validation` validates on another graph (an own
+    objective judges the logits there).
     """
     x = FeatureMatrix.wrap(x)
     train = np.flatnonzero(train_mask)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES
 from edgeveil.defences.buckets import choose_plan
-from edgeveil.defences.local import Lists, LocalMechanism
+from edgeveil.defences.local import ONE_ENTRY, Lists, LocalMechanism
 from edgeveil.defences.local_audit import rewired
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.errors import InputError
@@ -35,7 +35,10 @@ __all__ = ["BucketResponse", "response_matrix", "two_level_response"]
 
 Int = NDArray[np.int64]
 LISTS = "lists of the same lengths in which the two entries of one undirected edge become any other nodes"
-ONE_ENTRY = "one entry of one node's neighbour list"
+SWAP_NOTE = (
+    "With list lengths public, two undirected graphs differ in at least two edges (a swap, four entries), which costs "
+    "twice this epsilon; whoever knows all other edges knows the last one from the lengths"
+)
 
 
 def two_level_response(values: Int, bucket: Int, first: Fraction, second: Fraction, noise: Noise) -> Int:
@@ -152,7 +155,7 @@ class BucketResponse(LocalMechanism):
             "post-processing",
             randomness=noisy,
             also=(per_entry, *self.node_guarantees(seed)),
-            notes=("Buckets are formed from features alone",),
+            notes=("Buckets are formed from features alone", SWAP_NOTE),
             reference=self.reference,
         )
 

@@ -76,7 +76,7 @@ def train_published(graph: Graph, mechanism: LocalMechanism, model: str, seed: i
     structure = Structure(sent.directed)
     drop = Recording(
         sent.y, graph.masks.train, graph.masks.val, structure, classes=graph.num_classes,
-        epsilon=mechanism.epsilon_y, steps=base.label_steps,
+        epsilon=mechanism.epsilon_y, steps=base.label_steps, published=True,
     )  # fmt: skip
     train = replace(base.train, keep="last", lr=lr, weight_decay=decay)
     fit(

@@ -80,3 +80,19 @@ def test_a_family_that_fails_to_import_fails_every_time(shapes: Registry[Shape],
     for _ in range(2):
         with pytest.raises(RuntimeError, match="broken module"):
             shapes.names()
+
+
+def test_a_number_after_the_name_fixes_one_parameter(shapes: Registry[Shape]) -> None:
+    @shapes.register("polygon", numbered="corners")
+    @dataclass(frozen=True)
+    class Polygon(Shape):
+        corners: int = 3
+
+    assert shapes.create("Polygon_12").corners == 12 and shapes.create("polygon").corners == 3
+    assert "polygon-5" in shapes and "polygon-5" not in shapes.names()
+    with pytest.raises(InputError, match="already fixes corners=5"):
+        shapes.create("polygon-5", corners=4)
+    for odd in ("polygon-0", "polygon-x", "polygon-", "polygon-05", "circle-3"):
+        assert odd not in shapes
+        with pytest.raises(UnknownNameError):
+            shapes.create(odd)

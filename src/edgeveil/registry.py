@@ -42,15 +42,21 @@ class Registry(Generic[T]):
         self._package = package
         self._group = group
         self._entries: dict[str, Entry[T]] = {}
+        self._numbered: dict[str, str] = {}
         self._loaded = False
 
     def register(
-        self, name: str, presets: Mapping[str, Mapping[str, Any]] | None = None
+        self, name: str, presets: Mapping[str, Mapping[str, Any]] | None = None, *, numbered: str | None = None
     ) -> Callable[[type[T]], type[T]]:
-        """Class decorator. `presets` are further names that fix some parameters (``gp-t`` of ``graphprivatizer``)."""
+        """Class decorator. `presets` are further names that fix some parameters (``gp-t`` of ``graphprivatizer``).
+
+        `numbered` is a parameter that any whole number after the name fixes: ``lpgnet-7`` has seven layers.
+        """
 
         def wrap(cls: type[T]) -> type[T]:
             self._add(Entry(canonical(name), cls))
+            if numbered is not None:
+                self._numbered[canonical(name)] = numbered
             for alias, fixed in (presets or {}).items():
                 self._add(Entry(canonical(alias), cls, dict(fixed)))
             return cls
@@ -90,9 +96,16 @@ class Registry(Generic[T]):
         key = canonical(name)
         if key not in self._entries:
             self.load()
-        if key not in self._entries:
+        found = self._entries.get(key) or self._counted(key)
+        if found is None:
             raise UnknownNameError(self.kind, name, self._entries)
-        return self._entries[key]
+        return found
+
+    def _counted(self, key: str) -> Entry[T] | None:
+        base, _, number = key.rpartition("-")
+        if base not in self._numbered or not (number.isascii() and number.isdigit() and number[0] != "0"):
+            return None
+        return Entry(key, self._entries[base].cls, {self._numbered[base]: int(number)})
 
     def get(self, name: str) -> type[T]:
         """The class behind a name."""
@@ -123,4 +136,5 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: str) -> bool:
         self.load()
-        return canonical(name) in self._entries
+        key = canonical(name)
+        return key in self._entries or self._counted(key) is not None

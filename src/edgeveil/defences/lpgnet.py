@@ -45,7 +45,7 @@ REUSED = (
 )
 
 
-@DEFENCES.register("lpgnet", presets={f"lpgnet-{k}": {"layers": k} for k in (1, 2, 3, 4)})
+@DEFENCES.register("lpgnet", presets={"lpgnet-1": {"layers": 1}, "lpgnet-2": {"layers": 2}}, numbered="layers")
 @dataclass(frozen=True, kw_only=True)
 class LPGNet(Defence):
     """`layers` extra MLPs, each fed by one noisy degree-vector query of equal cost.

@@ -107,6 +107,10 @@ class Registry(Generic[T]):
             return None
         return Entry(key, self._entries[base].cls, {self._numbered[base]: int(number)})
 
+    def numbered(self, name: str) -> str | None:
+        """The parameter that a number after this name fixes, if there is one."""
+        return self._numbered.get(canonical(name))
+
     def get(self, name: str) -> type[T]:
         """The class behind a name."""
         return self.entry(name).cls

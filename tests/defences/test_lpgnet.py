@@ -58,7 +58,7 @@ def defend(
 # -- names and parameters -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+@pytest.mark.parametrize("layers", [1, 2, 3, 7])
 def test_names_fix_the_number_of_extra_mlps(graph: ev.Graph, layers: int) -> None:
     release = defend(graph, f"lpgnet-{layers}")
     assert release.defence == f"lpgnet-{layers}" and len(release.predictor.models) == layers + 1  # type: ignore[attr-defined]
@@ -66,7 +66,7 @@ def test_names_fix_the_number_of_extra_mlps(graph: ev.Graph, layers: int) -> Non
 
 def test_any_number_of_layers_is_a_parameter(graph: ev.Graph) -> None:
     release = defend(graph, "lpgnet", layers=6)
-    assert (release.defence, release.params["layers"]) == ("lpgnet", 6)
+    assert (release.defence, release.params["layers"]) == ("lpgnet-6", 6)
     assert [c.epsilon for c in release.guarantee.charges] == [Fraction(4, 6)] * 6
 
 

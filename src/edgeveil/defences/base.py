@@ -180,4 +180,5 @@ def registered_name(defence: Defence) -> str:
             plain = entry.name
         elif all(getattr(defence, key) == value for key, value in entry.preset.items()):
             return entry.name
-    return plain or type(defence).__name__.lower()
+    counted = DEFENCES.numbered(plain)
+    return f"{plain}-{getattr(defence, counted)}" if counted else plain or type(defence).__name__.lower()

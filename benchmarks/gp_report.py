@@ -54,7 +54,8 @@ ABOUT_GRIDS = "± of a mean over the grid is the deviation of its cells, each a 
 REST = """## The rest of the paper's tables
 
 Every table is a plan: `python benchmarks/fidelity_graphprivatizer.py plans` lists them with the number of runs and
-estimated CPU hours; `run --plan NAME --store FILE` does the missing runs and `write` renews this page. LastFM has no
+estimated CPU hours; `run --plan NAME --store FILE` does the missing runs and `write` renews this page; the attack through
+the answering model is measured on Cora, and the plans `through-DATASET` do it elsewhere. LastFM has no
 features in our data and runs on a synthetic twin, labelled as such. The paper's own contradictions (GAT and GCN swapped
 in Tables 2 and 7, two averages under one description) are not targets.
 """

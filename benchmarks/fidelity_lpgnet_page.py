@@ -50,6 +50,12 @@ class Figures:
         return self._values.get(_key(dataset, model, epsilon, variant, readout), {}).get(metric, {})
 
 
+def _place(dataset: str, number: str | None) -> str:
+    if dataset.endswith("-twin"):
+        return "a synthetic twin: not the paper's graph, compared with nothing"
+    return f"Table {number}" if number else "not tabulated in the paper"
+
+
 def _key(dataset: str, model: str, epsilon: float, variant: Any, readout: Any) -> tuple[Any, ...]:
     return dataset, model, epsilon, variant, readout
 
@@ -209,7 +215,7 @@ def page(rows: list[Row], reference: str | None) -> str:
         number = TABLES.get(dataset)
         mine = [e for e in epsilons if found.get(dataset, "LPGNet-1", e)]
         if mine:
-            parts.append(f"## {dataset}" + (f" (Table {number})" if number else " (not tabulated in the paper)") + "\n")
+            parts.append(f"## {dataset} ({_place(dataset, number)})\n")
             parts.append(utility_table(found, printed, dataset, mine))
             parts.append(leakage_table(found, printed, dataset, mine))
             if dataset in looked:

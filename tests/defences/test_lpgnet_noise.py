@@ -152,7 +152,7 @@ def test_temperature_and_weight_are_chosen_on_validation_nodes_only(
     judged: list[tuple[np.ndarray, np.ndarray]] = []
     original = bayes_readout.choose
     monkeypatch.setattr(
-        bayes_readout, "choose", lambda b, e, t, y, val: (judged.append((y, val)), original(b, e, t, y, val))[1]
+        bayes_readout, "choose", lambda b, e, y, val: (judged.append((y, val)), original(b, e, y, val))[1]
     )
     graph = random_graph(90, 400)
     defend(graph, setting, readout="bayes", layers=2)
@@ -166,5 +166,5 @@ def test_only_the_nodes_of_the_mask_decide() -> None:
     logits = np.eye(3)[y] + rng.normal(size=(600, 3))
     helps = np.arange(600) < 300
     evidence = np.where(helps[:, None], 3.0 * np.eye(3)[y], 3.0 * np.eye(3)[(y + 1) % 3])
-    assert bayes_readout.choose(logits, evidence, np.ones(600), y, helps).weight == 1.0
-    assert bayes_readout.choose(logits, evidence, np.ones(600), y, ~helps).weight == 0.0
+    assert bayes_readout.choose(logits, evidence, y, helps).weight == max(bayes_readout.WEIGHTS)
+    assert bayes_readout.choose(logits, evidence, y, ~helps).weight == 0.0

@@ -1,16 +1,13 @@
 """A stronger reading of LPGNet's statistic: the same noisy counts and the same epsilon, read by Bayes' rule.
 
-log P(class | features, counts) = log P(class | features) + weight * share * log P(counts | class). The weight tempers
-the evidence, because layers count the same neighbours and the count model is only a model; weight 0 is the plain MLP.
-The share tempers nodes with many neighbours, whose counts vary more than independent neighbours would: d draws from a
-Dirichlet-multinomial of concentration k tell as much as d (k + 1)/(k + d) independent ones. The classifier's
-temperature and one of seven pairs of weight and concentration are chosen by log-loss on validation nodes, never on test
-nodes; a graph without validation nodes gets fixed values and a note that nothing checked them.
+log P(class | features, counts) = log P(class | features) + weight * log P(counts | class). The weight tempers the
+evidence, because layers count the same neighbours and the count model is only a model; weight 0 is the plain MLP.
+The classifier's temperature and the weight are chosen by log-loss on validation nodes, never on test nodes; a graph
+without validation nodes gets fixed values and a note that nothing checked them.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -22,22 +19,20 @@ from edgeveil.defences.job import Job
 from edgeveil.defences.lpgnet_stack import Phase
 from edgeveil.release.lpgnet_predictor import log_softmax
 
-__all__ = ["TEMPERATURES", "TEMPERINGS", "EvidenceReader", "Reading", "choose", "class_prior", "read_counts", "shares"]
+__all__ = ["TEMPERATURES", "WEIGHTS", "EvidenceReader", "Reading", "choose", "class_prior", "read_counts"]
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-# Weight and concentration; the first is the plain MLP.
-TEMPERINGS = ((0.0, math.inf), (0.2, math.inf), (0.35, math.inf), (1.0, math.inf), (1.0, 10.0), (1.0, 3.0), (1.0, 1.0))
+WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
-UNCHECKED = (1.0, 0.35, math.inf)  # what is taken when there is no validation node to choose by
+UNCHECKED = (1.0, 0.35)  # temperature and weight when there is no validation node to choose by
 
 
 class Reading(NamedTuple):
-    """The chosen temperature of the classifier, weight of the evidence and concentration of the counts."""
+    """The chosen temperature of the classifier and weight of the evidence."""
 
     temperature: float
     weight: float
-    concentration: float = math.inf
 
 
 def class_prior(logits: Float, temperature: float, labels: NDArray[np.int64], known: Mask) -> Float:
@@ -59,17 +54,8 @@ def centred(evidence: Float) -> Float:
     return out
 
 
-def shares(totals: Float, concentration: float) -> Float:
-    """How much of its evidence each node keeps, from its (noisy) number of neighbours."""
-    if math.isinf(concentration):
-        return np.ones(len(totals))
-    return np.asarray((concentration + 1) / (concentration + np.maximum(totals, 1.0)), np.float64)
-
-
-def choose(
-    logits: Float, evidence: Float | None, totals: Float | None, labels: NDArray[np.int64], val: Mask | None
-) -> Reading:
-    """Temperature first (weight 0), then the tempering, each by validation log-loss; ties prefer less evidence."""
+def choose(logits: Float, evidence: Float | None, labels: NDArray[np.int64], val: Mask | None) -> Reading:
+    """Temperature first (weight 0), then the weight, each by validation log-loss; ties prefer less evidence."""
     if val is None:
         return Reading(*UNCHECKED)
     rows, truth = np.flatnonzero(val), labels[val]
@@ -78,14 +64,10 @@ def choose(
         return float(-log_softmax(scores)[np.arange(len(rows)), truth].mean())
 
     temperature = min(TEMPERATURES, key=lambda t: loss(logits[rows] / t))
-    if evidence is None or totals is None:
+    if evidence is None:
         return Reading(temperature, 0.0)
-    base, found, heard = log_softmax(logits[rows] / temperature), evidence[rows], totals[rows]
-
-    def tempered(pair: tuple[float, float]) -> float:
-        return loss(base + pair[0] * shares(heard, pair[1])[:, None] * found)
-
-    return Reading(temperature, *min(TEMPERINGS, key=tempered))
+    base = log_softmax(logits[rows] / temperature)
+    return Reading(temperature, min(WEIGHTS, key=lambda w: loss(base + w * evidence[rows])))
 
 
 class EvidenceReader:
@@ -96,7 +78,6 @@ class EvidenceReader:
         self._job, self._noise, self._labels = job, noise, job.graph.y
         self._base: dict[int, Float] = {}
         self._evidence: dict[int, Float] = {}
-        self._totals: dict[int, Float] = {}
         self._chosen = Reading(1.0, 0.0)
 
     @property
@@ -104,7 +85,7 @@ class EvidenceReader:
         """What a reader of the release must know about the choice."""
         if self._job.val_mask is not None:
             return ()
-        temperature, weight, _ = UNCHECKED
+        temperature, weight = UNCHECKED
         return (
             f"no validation node: the counts have the fixed weight {weight:g} at temperature {temperature:g}; nothing "
             "checked that the answers are better than the plain MLP's",
@@ -115,7 +96,7 @@ class EvidenceReader:
         for phase in phases:
             self._base[id(phase)] = phase.logits
             self._evidence[id(phase)] = np.zeros_like(phase.logits)
-        self._chosen = choose(phases[1].logits, None, None, self._labels, self._job.val_mask)
+        self._chosen = choose(phases[1].logits, None, self._labels, self._job.val_mask)
 
     def read(self, phases: tuple[Phase, Phase, Phase]) -> None:
         """Fit the count model on the training phase, apply it to the others, choose the weight, renew the logits."""
@@ -127,10 +108,8 @@ class EvidenceReader:
             moved = model.with_rates_of(phase.vectors[-1], self._prior(phase))
             found = centred(moved.log_likelihood(phase.vectors[-1]))
             self._evidence[id(phase)] = self._evidence[id(phase)] + found
-        for phase in phases:  # every layer counts the same neighbours, each with its own noise
-            self._totals[id(phase)] = np.mean([np.asarray(v).sum(axis=1) for v in phase.vectors], axis=0)
-        base, evidence, totals = (part[id(judge)] for part in (self._base, self._evidence, self._totals))
-        self._chosen = choose(base, evidence, totals, self._labels, self._job.val_mask)
+        base, evidence = self._base[id(judge)], self._evidence[id(judge)]
+        self._chosen = choose(base, evidence, self._labels, self._job.val_mask)
         for phase in phases:
             phase.logits = log_softmax(self._base[id(phase)] / self._chosen.temperature) + self._weighted(phase)
 
@@ -139,8 +118,7 @@ class EvidenceReader:
         return self._weighted(phase), self._chosen.temperature
 
     def _weighted(self, phase: Phase) -> Float:
-        kept = shares(self._totals[id(phase)], self._chosen.concentration)
-        return self._chosen.weight * kept[:, None] * self._evidence[id(phase)]
+        return self._chosen.weight * self._evidence[id(phase)]
 
     def _prior(self, phase: Phase, known: Mask | None = None) -> Float:
         nobody = np.zeros(len(phase.logits), dtype=bool)

@@ -29,6 +29,7 @@ from edgeveil.graph.sparse import normalise
 from edgeveil.models import Model, ModelSpec, Structure, build, preset
 from edgeveil.models.adam import Adam
 
+Logits = Callable[[], torch.Tensor]
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -91,6 +92,23 @@ def twitch() -> Graph:
         return load("twitch-es-twin")
 
 
+def race(
+    graph: str, y: torch.Tensor, ours: Logits, adam: Adam, theirs: Logits, other: torch.optim.Optimizer, times: int
+) -> dict[str, Any]:
+    """One optimiser step of either side, in turns."""
+
+    def step(logits: Logits, clear: Callable[[], Any], move: Callable[[], Any]) -> None:
+        clear()
+        torch.nn.functional.cross_entropy(logits(), y).backward()
+        move()
+
+    found = best_of(
+        {"ours": lambda: step(ours, adam.clear, adam.step), "pyg": lambda: step(theirs, other.zero_grad, other.step)},
+        times,
+    )
+    return {"graph": graph, **found, "ratio": found["pyg"] / found["ours"]}
+
+
 def training_step(repetitions: int) -> dict[str, Any]:
     """One optimiser step on twitch-es."""
     graph, settings = twitch(), preset("linkteller", "twitch-es", "gcn")
@@ -104,18 +122,7 @@ def training_step(repetitions: int) -> dict[str, Any]:
     inputs = plain_inputs(graph, x, spec.norm)
     other = torch.optim.Adam(plain.parameters(), lr=0.01, weight_decay=5e-4)
 
-    def ours() -> None:
-        adam.clear()
-        torch.nn.functional.cross_entropy(model(operand, structure), y).backward()
-        adam.step()
-
-    def theirs() -> None:
-        other.zero_grad()
-        torch.nn.functional.cross_entropy(plain(*inputs), y).backward()
-        other.step()
-
-    found = best_of({"ours": ours, "pyg": theirs}, repetitions)
-    return {"graph": graph.name, **found, "ratio": found["pyg"] / found["ours"]}
+    return race(graph.name, y, lambda: model(operand, structure), adam, lambda: plain(*inputs), other, repetitions)
 
 
 def attention_step(name: str, repetitions: int) -> dict[str, Any]:
@@ -134,18 +141,7 @@ def attention_step(name: str, repetitions: int) -> dict[str, Any]:
     )
     other = torch.optim.Adam(plain.parameters(), lr=0.01, weight_decay=5e-4)
 
-    def ours() -> None:
-        adam.clear()
-        torch.nn.functional.cross_entropy(model(operand, structure), y).backward()
-        adam.step()
-
-    def theirs() -> None:
-        other.zero_grad()
-        torch.nn.functional.cross_entropy(plain(dense, edges), y).backward()
-        other.step()
-
-    found = best_of({"ours": ours, "pyg": theirs}, repetitions)
-    return {"graph": graph.name, **found, "ratio": found["pyg"] / found["ours"]}
+    return race(graph.name, y, lambda: model(operand, structure), adam, lambda: plain(dense, edges), other, repetitions)
 
 
 def agree(model: Model, plain: Plain, x: FeatureMatrix, structure: Structure, inputs: Any) -> float:

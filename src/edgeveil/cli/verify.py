@@ -9,7 +9,6 @@ import typer
 
 from edgeveil.cli.common import Json, say, write_json_lines
 from edgeveil.errors import UsageError
-from edgeveil.privacy.guarantee import ONE_EDGE
 
 if TYPE_CHECKING:
     from edgeveil.privacy.verify import Verification
@@ -62,8 +61,9 @@ def verify(
     else:
         from edgeveil.bench.through import verify_through
         from edgeveil.cli.common import load_graph
+        from edgeveil.defences.base import DEFENCES
 
-        unit, certain = ONE_EDGE, {}
+        unit, certain = DEFENCES.get(defence).unit, {}
         result = verify_through(
             load_graph(graph), defence, epsilon=epsilon, model=through, attack_name=attack,
             canaries=canaries or 400, guesses=guesses, confidence=confidence, seed=seed,

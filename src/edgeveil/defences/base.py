@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFENCES", "Defence", "EdgeMechanism", "make_release", "train_gnn"]
 
+SHARED_EDGE = "an edge in both would pay twice"
 TUNING_NOTE = "Choosing hyper-parameters on the private graph is not covered by this epsilon"
 
 
@@ -70,9 +71,7 @@ class EdgeMechanism(Defence):
         if job.setting == "inductive-different":
             noisy_train = self._charged(job, job.graph, "training graph", claim, budget)
             noisy = self._charged(job, job.inference, "inference graph", claim, budget)
-            composition = (
-                "parallel over the training and inference graphs (LinkTeller Lemma 1); an edge in both would pay twice"
-            )
+            composition = f"parallel over the training and inference graphs (LinkTeller Lemma 1); {SHARED_EDGE}"
         else:
             noisy = self._charged(job, job.inference, "graph", claim, budget)
             noisy_train = cut(noisy, job.train_mask) if job.setting == "inductive-evolving" else noisy

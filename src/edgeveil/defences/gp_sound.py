@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +29,7 @@ from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
 from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.seeds import Seed
+from edgeveil.values import is_number, is_whole
 
 __all__ = ["BucketResponse", "response_matrix", "two_level_response"]
 
@@ -73,10 +73,6 @@ def response_matrix(bucket: Int, first: float, second: float) -> NDArray[np.floa
     return out
 
 
-def _is(value: object, kind: type[Real] | type[Integral]) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
 @DEFENCES.register("gp-sound")
 @dataclass(frozen=True, kw_only=True)
 class BucketResponse(LocalMechanism):
@@ -103,9 +99,9 @@ class BucketResponse(LocalMechanism):
         super().__post_init__()
         check_epsilon(self.epsilon)
         share, buckets = self.share, self.buckets
-        if share is not None and not (_is(share, Real) and 0.0 <= share <= 1.0):
+        if share is not None and not (is_number(share) and 0.0 <= share <= 1.0):
             raise InputError(f"share is a part of epsilon between 0 and 1, got {share!r}; None chooses one")
-        if buckets is not None and not (_is(buckets, Integral) and buckets >= 1):
+        if buckets is not None and not (is_whole(buckets) and buckets >= 1):
             raise InputError(f"buckets must be a whole number >= 1, got {buckets!r}; None chooses one")
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -38,6 +37,7 @@ from edgeveil.privacy.budget import check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.seeds import Seed
+from edgeveil.values import is_number
 
 __all__ = ["GraphPrivatizer"]
 
@@ -49,10 +49,6 @@ WHY_REFUTED = (
 WHY_AGGREGATION = (
     "With alpha > 0 the similarities average over true neighbours, a use of edges that Theorem 4.4 does not count"
 )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @DEFENCES.register("graphprivatizer", presets={"gp-m": {"strategy": "most-similar"}, "gp-t": {"strategy": "threshold"}})
@@ -85,9 +81,9 @@ class GraphPrivatizer(LocalMechanism):
         ):
             if value not in choices:
                 raise UnknownNameError(what, value, choices)
-        if not _is_number(self.alpha) or not 0.0 <= self.alpha <= 1.0:
+        if not is_number(self.alpha) or not 0.0 <= self.alpha <= 1.0:
             raise InputError(f"alpha is a share between 0 and 1, got {self.alpha!r}")
-        if not _is_number(self.delta) or not -1.0 <= self.delta <= 1.0:
+        if not is_number(self.delta) or not -1.0 <= self.delta <= 1.0:
             raise InputError(f"delta is a similarity between -1 and 1, got {self.delta!r}; -1 admits every neighbour")
 
     @property

@@ -10,13 +10,12 @@ import math
 import time
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import TUNING_NOTE, EdgeMechanism, make_release
+from edgeveil.defences.base import SHARED_EDGE, TUNING_NOTE, EdgeMechanism, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.perturbed import PerturbedGraph
 from edgeveil.errors import InputError
@@ -38,6 +37,7 @@ from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.release.predictors import GraphPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed
+from edgeveil.values import is_whole
 
 __all__ = ["ONE_ENTRY", "PER_ENTRY", "LocalMechanism", "without_kprop"]
 
@@ -65,7 +65,7 @@ class LocalMechanism(EdgeMechanism):
                 raise InputError(f"{name}: {error}; inf sends the data as they are") from None
         for name in ("steps_x", "steps_y"):
             steps = getattr(self, name)
-            if steps is not None and (isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 0):
+            if steps is not None and (not is_whole(steps) or steps < 0):
                 raise InputError(f"{name} counts propagation steps and must be a whole number >= 0, got {steps!r}")
 
     @abstractmethod
@@ -114,7 +114,7 @@ class LocalMechanism(EdgeMechanism):
         claim = replace(claim, randomness=job.randomness, notes=(*claim.notes, TUNING_NOTE))
         if job.setting == "inductive-different":
             parts = [*filter(None, [claim.composition]), "training and inference graph send once each, in parallel"]
-            claim = replace(claim, composition=f"{'; '.join(parts)}; an edge or node in both would pay twice")
+            claim = replace(claim, composition=f"{'; '.join(parts)}; {SHARED_EDGE}, and so would a node")
         return make_release(
             self, job, GraphPredictor(spec, model, seen.directed), claim, seconds=time.perf_counter() - started,
             contains_private_graph=not self.hides_edges, matrix=seen.features,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, make_release
+from edgeveil.defences.base import DEFENCES, SHARED_EDGE, TUNING_NOTE, Defence, make_release
 from edgeveil.defences.bayes_readout import EvidenceReader
 from edgeveil.defences.degree_vectors import SLICES, DegreeNoise, NoiseLaw, degree_noise, fill_empty, noise_scale
 from edgeveil.defences.job import Job
@@ -35,6 +35,7 @@ from edgeveil.privacy.noise import noise_for
 from edgeveil.release.lpgnet_predictor import LPGNetPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed, as_generator
+from edgeveil.values import is_whole
 
 __all__ = ["LPGNet"]
 
@@ -69,7 +70,7 @@ class LPGNet(Defence):
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon, infinite=True)
-        if isinstance(self.layers, bool) or not isinstance(self.layers, (int, np.integer)) or self.layers < 1:
+        if not is_whole(self.layers) or self.layers < 1:
             raise InputError(
                 f"lpgnet needs a whole number of layers >= 1 (extra MLPs), got {self.layers!r}; use 'mlp' for 0"
             )
@@ -185,7 +186,7 @@ class LPGNet(Defence):
             return Guarantee(status="none", reason=reason, reference=self.reference)
         sharing = {
             "transductive": "sequential over the layers; training, validation and inference share the stored vectors",
-            "inductive-different": "sequential over the layers, parallel over the two disjoint graphs",
+            "inductive-different": f"sequential over the layers, parallel over the two graphs; {SHARED_EDGE}",
             "inductive-evolving": "sequential over layers and the three phases, a third of epsilon for each phase",
         }[job.setting]
         published = self.variant == "published"

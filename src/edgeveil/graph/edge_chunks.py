@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError, InputError, StorageError
+from edgeveil.values import is_whole
 
 __all__ = ["CHUNK", "edge_chunks", "simple_chunks"]
 
@@ -38,7 +39,7 @@ def edge_chunks(path: Path, chunk: int = CHUNK) -> Pairs:
 
 
 def _check_chunk(chunk: int) -> None:
-    if isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1:
+    if not is_whole(chunk) or chunk < 1:
         raise InputError(f"chunk is the number of edges held at a time, a whole number >= 1, got {chunk!r}")
 
 

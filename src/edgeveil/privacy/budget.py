@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from numbers import Real
 from typing import NamedTuple
 
 from edgeveil.errors import BudgetExceeded, InputError
+from edgeveil.values import is_number
 
 __all__ = ["Budget", "Charge", "check_epsilon", "directed_to_undirected", "exact", "undirected_to_directed"]
 
@@ -29,7 +29,7 @@ def check_epsilon(epsilon: float | Fraction | None, *, infinite: bool = False) -
     """A positive, finite epsilon as float; `infinite=True` also admits inf (no noise, no guarantee)."""
     if epsilon is None:
         raise InputError("this defence needs an epsilon > 0 (for example epsilon=4.0)")
-    if isinstance(epsilon, bool) or not isinstance(epsilon, Real):
+    if not is_number(epsilon):
         raise InputError(f"epsilon must be a number > 0, got {epsilon!r}")
     value = float(epsilon)
     if math.isnan(value) or value <= 0 or (math.isinf(value) and not infinite):

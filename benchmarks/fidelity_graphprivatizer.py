@@ -54,17 +54,17 @@ ATTENTION = ("gat", "gatv2", "transformer")
 def table6(dataset: str, variant: str, seeds: int, pairs: int, models: tuple[str, ...] = MODELS) -> Iterator[Cell]:
     """Tables 6 and 1(b): GP-t (alpha 0.5, delta 0), RR at epsilon 0.1 and epsilon = infinity."""
     for seed in range(seeds):
-        for model in models:
-            for defence, params in (("lpgnn", {}), ("gp-t", {"epsilon": 0.1}), ("rr", {"epsilon": 0.1})):
+        for defence, params in (("lpgnn", {}), ("gp-t", {"epsilon": 0.1}), ("rr", {"epsilon": 0.1})):
+            for model in models:
                 yield _cell(dataset, defence, model, seed, variant, pairs, **params)
 
 
 def table1(dataset: str, seeds: int) -> Iterator[Cell]:
     """Table 1(a): the other budgets of GP-t and RR."""
     for seed in range(seeds):
-        for model in MODELS:
-            for epsilon in EPSILONS[1:]:
-                for defence in ("gp-t", "rr"):
+        for epsilon in EPSILONS[1:]:
+            for defence in ("gp-t", "rr"):
+                for model in MODELS:
                     yield _cell(dataset, defence, model, seed, "published", 0, epsilon=epsilon)
 
 

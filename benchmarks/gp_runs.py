@@ -65,15 +65,27 @@ def published_pairs(graph: Graph, size: int, seed: int) -> PairSample:
     return PairSample(np.concatenate([edges, np.stack([u[chosen], v[chosen]])], axis=1), np.repeat([True, False], size))
 
 
+_sent: dict[Any, tuple[Graph, Any, Structure]] = {}
+
+
+def reports(graph: Graph, mechanism: LocalMechanism, seed: int) -> tuple[Any, Structure]:
+    """What all nodes send; kept while the next runs want the same, since every model of a seed learns from it."""
+    key = (mechanism, seed)
+    if key not in _sent or _sent[key][0] is not graph:
+        _sent.clear()
+        sent = mechanism.perturb(graph, seed=derive(seed, "noise"))
+        _sent[key] = graph, sent, Structure(sent.directed)
+    return _sent[key][1:]
+
+
 def train_published(graph: Graph, mechanism: LocalMechanism, model: str, seed: int) -> tuple[Release, float]:
     """The model of the last epoch, which the code attacks, and the accuracy of the best epoch, which it reports."""
     base = preset("graphprivatizer", graph.name, model)
     lr, decay, dropout = CODE.get(graph.name.removesuffix("-twin"), (0.01, 1e-3, 0.5))
-    sent = mechanism.perturb(graph, seed=derive(seed, "noise"))
+    sent, structure = reports(graph, mechanism, seed)
     assert graph.masks is not None and sent.features is not None and sent.y is not None and graph.y is not None
     spec = replace(base.model, dropout=dropout)
     network = build(spec, sent.features.shape[1], graph.num_classes, seed=derive(seed, "weights"))
-    structure = Structure(sent.directed)
     drop = Recording(
         sent.y, graph.masks.train, graph.masks.val, structure, classes=graph.num_classes,
         epsilon=mechanism.epsilon_y, steps=base.label_steps, published=True,

@@ -18,7 +18,7 @@ def test_equals_the_plain_formula_with_its_gradients(chunk, shape, monkeypatch):
     heads, width = 3, 4
     draw = lambda *size: torch.tensor(rng.normal(size=size), requires_grad=True)  # noqa: E731
     values, wanted, vector = draw(shape[1], heads * width), draw(shape[0], heads * width), draw(heads, width)
-    sums = (values[pattern.column] + wanted[pattern.row]).reshape(-1, heads, width)
+    sums = (values[pattern.col] + wanted[pattern.row]).reshape(-1, heads, width)
     plain = (torch.nn.functional.leaky_relu(sums, additive.SLOPE) * vector).sum(-1).T
     ours = additive.additive_scores(values, wanted, vector, pattern)
     torch.testing.assert_close(ours, plain)

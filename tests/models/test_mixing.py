@@ -19,7 +19,7 @@ def case(rows: int, columns: int, seed: int) -> Pattern:
 
 
 def dense(scores: torch.Tensor, values: torch.Tensor, pattern: Pattern) -> torch.Tensor:
-    full = torch.full(pattern.shape, -torch.inf, dtype=scores.dtype).index_put((pattern.row, pattern.column), scores)
+    full = torch.full(pattern.shape, -torch.inf, dtype=scores.dtype).index_put((pattern.row, pattern.col), scores)
     return torch.nan_to_num(torch.softmax(full, dim=1)) @ values
 
 

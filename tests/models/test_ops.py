@@ -21,7 +21,7 @@ def test_weighted_product_and_its_derivatives():
     values = torch.randn(p.nnz, dtype=torch.float64, requires_grad=True)
     x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     dense = torch.zeros(5, 7, dtype=torch.float64)
-    dense[p.row, p.column] = values.detach()
+    dense[p.row, p.col] = values.detach()
     torch.testing.assert_close(weighted_spmm(values, x, p), dense @ x)
     assert torch.autograd.gradcheck(lambda v, y: weighted_spmm(v, y, p), (values, x), check_forward_ad=True)
 
@@ -30,7 +30,7 @@ def test_sampled_product_and_its_derivatives():
     p = pattern(5, 7)
     q = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     k = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
-    torch.testing.assert_close(sddmm(q, k, p), (q @ k.T)[p.row, p.column])
+    torch.testing.assert_close(sddmm(q, k, p), (q @ k.T)[p.row, p.col])
     assert torch.autograd.gradcheck(lambda a, b: sddmm(a, b, p), (q, k), check_forward_ad=True)
 
 

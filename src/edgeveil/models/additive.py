@@ -46,7 +46,7 @@ class _Additive(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, d_values: Tensor | None, d_wanted: Tensor | None, d_vector: Tensor | None, _: None) -> Tensor:
         values, wanted, vector = ctx.saved_tensors
-        j, i = ctx.pattern.column, ctx.pattern.row
+        j, i = ctx.pattern.col, ctx.pattern.row
         sums = values[j] + wanted[i]
         moved = 0.0 if d_values is None else d_values[j]
         moved = moved if d_wanted is None else moved + d_wanted[i]
@@ -70,7 +70,7 @@ class _Additive(torch.autograd.Function):
             own = grad[:, at:end].T
             to_sums = torch.ops.aten.leaky_relu_backward(own @ apart.T, sums, SLOPE, False)
             to_apart.addmm_(torch.nn.functional.leaky_relu_(sums, SLOPE).T, own)
-            to_values.index_add_(0, pattern.column[at:end], to_sums)
+            to_values.index_add_(0, pattern.col[at:end], to_sums)
             first, rows = _row_sums(to_sums, pattern, at, end)
             to_wanted[first : first + len(rows)] += rows
         heads, width = vector.shape
@@ -89,7 +89,7 @@ def _sums(values: Tensor, wanted: Tensor, pattern: Pattern) -> Iterator[tuple[in
     step = max(1, _CHUNK // max(values.shape[1], 1))
     for at in range(0, pattern.nnz, step):
         end = min(at + step, pattern.nnz)
-        sums = values.index_select(0, pattern.column[at:end])
+        sums = values.index_select(0, pattern.col[at:end])
         yield at, end, sums.add_(wanted.index_select(0, pattern.row[at:end]))
 
 

@@ -73,7 +73,7 @@ def predict_logits(
     was_training = model.training
     model.eval()
     try:
-        with torch.no_grad(), threads.limited(num_threads):
+        with torch.no_grad(), threads.limited(num_threads), threads.flushing():
             structure = model.prepare(adjacency)
             parts = [functional_call(model, weights, (part.torch(kind), structure)) for part in _pieces(model, x)]
     finally:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from edgeveil.models.additive import SLOPE, additive_scores
 from edgeveil.models.base import Layer, Linear, initialise
 from edgeveil.models.mixing import softmax_mix
-from edgeveil.models.ops import Features, matmul, sddmm
+from edgeveil.models.ops import Features, edge_sum, matmul, sddmm
 from edgeveil.models.pattern import Pattern
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
@@ -71,13 +71,11 @@ class GATLayer(AttentionLayer):
         self.source, self.target = _attention_vector(heads, width), _attention_vector(heads, width)
 
     def attend(self, x: Features, pattern: Pattern, structure: Structure) -> tuple[Sequence[Tensor], Tensor]:
-        """Scores are sums of two per-node numbers, so a sampled product of width two."""
+        """Scores are sums of two per-node numbers."""
         values = self.weight(x)
         split = self._by_head(values)
         from_source, from_target = (split * self.source).sum(-1), structure.targets((split * self.target).sum(-1))
-        sending = torch.stack([from_source, torch.ones_like(from_source)], dim=-1)
-        receiving = torch.stack([torch.ones_like(from_target), from_target], dim=-1)
-        sums = [sddmm(receiving[:, h], sending[:, h], pattern) for h in range(self.heads)]
+        sums = [edge_sum(from_target[:, h], from_source[:, h], pattern) for h in range(self.heads)]
         return [nn.functional.leaky_relu(own, SLOPE) for own in sums], values
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models import threads
 from edgeveil.models.attention import AttentionLayer
-from edgeveil.models.attention_tangents import attention_step
+from edgeveil.models.attention_tangents import AttentionBase, attention_step
 from edgeveil.models.base import Layer, Model, kprop
 from edgeveil.models.gcn import GCNLayer
 from edgeveil.models.mlp import DenseLayer
@@ -86,6 +86,7 @@ class _Pass:
     x: FeatureMatrix
     structure: Structure
     receivers: Array
+    attention: dict[Layer, AttentionBase] = field(default_factory=dict)
 
     @cached_property
     def base(self) -> tuple[list[Features], list[Array]]:
@@ -143,7 +144,10 @@ class _Pass:
             return t.value * matmul(rows, weight).detach().numpy()[t.query]  # type: ignore[no-any-return]
 
         if isinstance(layer, AttentionLayer):
-            return attention_step(layer, base, self.structure, t, product, self.receivers if last else None)
+            if layer not in self.attention:
+                receivers = self.receivers if last else None
+                self.attention[layer] = AttentionBase(layer, base, self.structure, receivers)
+            return attention_step(self.attention[layer], t, product)
         if isinstance(layer, GCNLayer):
             own = None if layer.skip is None else product(layer.skip.weight)
             return self._linear(t, layer.norm, product(layer.weight), own, last)

@@ -7,9 +7,9 @@ product.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,7 +30,8 @@ class _Mix(torch.autograd.Function):
 
     @staticmethod
     def forward(scores: Tensor, values: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor, Tensor]:
-        weights = torch.exp_(scores - _largest(scores, pattern).index_select(0, pattern.row))
+        below = scores - pattern.row_largest(scores).index_select(0, pattern.row)
+        weights = below.clamp_min_(_lowest(scores.dtype)).exp_()
         both = weighted(weights, torch.cat([values, values.new_ones(len(values), 1)], dim=1), pattern)
         total = both[:, -1:].clamp_min(torch.finfo(both.dtype).tiny)
         return both[:, :-1] / total, weights, total
@@ -49,11 +50,10 @@ class _Mix(torch.autograd.Function):
         grad = grad / total
         to_scores = to_values = None
         if ctx.needs_input_grad[0]:
-            centre = (grad * out).sum(1, keepdim=True)
-            ones = values.new_ones(len(values), 1)
-            to_scores = sampled(torch.cat([grad, -centre], 1), torch.cat([values, ones], 1), pattern).mul_(weights)
+            centre = (grad * out).sum(1)
+            to_scores = sampled(grad, values, pattern).sub_(centre.index_select(0, pattern.row)).mul_(weights)
         if ctx.needs_input_grad[1]:
-            to_values = weighted(weights[pattern.order], grad, pattern.T)
+            to_values = weighted(pattern.turned(weights), grad, pattern.T)
         return to_scores, to_values, None
 
     @staticmethod
@@ -75,11 +75,6 @@ class _Mix(torch.autograd.Function):
         return (rows, weights, totals), (0, 0, 0)
 
 
-def _largest(scores: Tensor, pattern: Pattern) -> Tensor:
-    """The largest score of every row; 0 for a row without entries."""
-    top = np.zeros(pattern.shape[0], dtype=scores.detach().numpy().dtype)
-    start = pattern.csr.indptr[:-1]
-    filled = np.flatnonzero(np.diff(pattern.csr.indptr))
-    if len(filled):
-        top[filled] = np.maximum.reduceat(scores.detach().numpy(), start[filled])
-    return torch.from_numpy(top)
+def _lowest(dtype: torch.dtype) -> float:
+    """Just above where exp leaves the normal numbers: beyond, it is a hundred times slower and the weight nothing."""
+    return math.log(torch.finfo(dtype).smallest_normal) + 1.0

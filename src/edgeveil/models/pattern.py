@@ -42,13 +42,28 @@ class Pattern:
 
     @cached_property
     def row(self) -> Tensor:
-        """int64 receiving node of every entry."""
-        return torch.from_numpy(np.repeat(np.arange(self.shape[0]), np.diff(self.csr.indptr)))
+        """Receiving node of every entry; its sending node is `col`. 32-bit, which gathers three times as fast."""
+        return torch.from_numpy(np.repeat(np.arange(self.shape[0], dtype=np.int32), np.diff(self.csr.indptr)))
+
+    def row_sums(self, entries: Tensor) -> Tensor:
+        """Sum of the entries [nnz] of each row."""
+        return self._reduced(np.add, entries)
+
+    def row_largest(self, entries: Tensor) -> Tensor:
+        """The largest of the entries [nnz] of each row; 0 for a row without any."""
+        return self._reduced(np.maximum, entries)
+
+    def _reduced(self, operation: np.ufunc, entries: Tensor) -> Tensor:
+        values = entries.detach().numpy()
+        out = np.zeros(self.shape[0], dtype=values.dtype)
+        if self.nnz:
+            out[self._filled] = operation.reduceat(values, self.csr.indptr[:-1][self._filled])
+        return torch.from_numpy(out)
 
     @cached_property
-    def column(self) -> Tensor:
-        """int64 sending node of every entry."""
-        return self.col.to(torch.int64)
+    def _filled(self) -> Any:
+        """Rows that have entries."""
+        return np.flatnonzero(np.diff(self.csr.indptr))
 
     @cached_property
     def indicator(self) -> SparseMatrix:
@@ -63,16 +78,15 @@ class Pattern:
             (np.arange(1, self.nnz + 1), self.csr.indices, self.csr.indptr), shape=self.shape
         ).T.tocsr()
         numbered.sort_indices()
-        order = torch.from_numpy(numbered.data.astype(np.int64) - 1)
+        order = torch.from_numpy(numbered.data.astype(np.int32) - 1)
         pattern = Pattern(sp.csr_matrix((np.ones(self.nnz), numbered.indices, numbered.indptr), shape=numbered.shape))
         return pattern, order
 
     @property
     def T(self) -> Pattern:
-        """The pattern of the transpose; `values[order]` are its values."""
+        """The pattern of the transpose; `turned(values)` are its values."""
         return self._transposed[0]
 
-    @property
-    def order(self) -> Tensor:
-        """Position in this pattern of every entry of the transposed one."""
-        return self._transposed[1]
+    def turned(self, values: Tensor) -> Tensor:
+        """Values [nnz] of this pattern in the order of the transposed one."""
+        return values.index_select(0, self._transposed[1])

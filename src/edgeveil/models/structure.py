@@ -19,6 +19,7 @@ from edgeveil.models.pattern import Pattern
 __all__ = ["Structure"]
 
 _DENSE_LIMIT = 2**27  # numbers in a propagated feature matrix that is worth keeping (0.5 GB in float32)
+_COLUMNS_TRAINED = 100 * 3 * 32  # columns multiplied in a usual training: epochs, passes of each, first layer's width
 
 
 class Structure:
@@ -95,11 +96,15 @@ class Structure:
         return min(filled, dense) < x.cost + matrix.nnz
 
     def worth_propagating(self, x: FeatureOperand, kind: str, steps: int) -> bool:
-        """Whether a stored P^steps X costs less per pass and column than multiplying by P `steps` times, and fits."""
+        """Whether a stored P^steps X costs less per pass and column than multiplying by P `steps` times, and fits.
+
+        Making it costs as much as multiplying all of X's columns once, spread over a usual training.
+        """
         if not self.remember or x.base is not None:
             return False
-        size = x.shape[0] * x.shape[1]
-        return size <= _DENSE_LIMIT and size / DENSE_SPEED < x.cost + steps * self.matrix(kind).nnz
+        size, product = x.shape[0] * x.shape[1], steps * self.matrix(kind).nnz
+        made = product * x.shape[1] / _COLUMNS_TRAINED
+        return size <= _DENSE_LIMIT and size / DENSE_SPEED + made < x.cost + product
 
     def sampled_mean(self, fanout: int) -> SparseMatrix:
         """D^-1 A of a fresh sample of at most `fanout` neighbours per node, drawn from torch's generator."""

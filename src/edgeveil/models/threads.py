@@ -1,4 +1,4 @@
-"""How torch uses the processor: one thread unless asked, and numbers too small to matter taken as zero in training.
+"""How torch uses the processor: one thread unless asked, and numbers too small to matter taken as zero.
 
 Two threads on a busy pair of cores are slower than one.
 """
@@ -49,9 +49,9 @@ def limited(threads: int | None = None) -> Iterator[int]:
 
 @contextmanager
 def flushing() -> Iterator[None]:
-    """Run a block with numbers below 1e-38 (float32) taken as zero.
+    """Run a block with numbers below 1e-38 (float32; 1e-308 in float64) taken as zero.
 
-    Saturated attention yields many of them in its gradients, and each costs the processor a hundred ordinary ones.
+    Saturated attention yields many of them, and each costs the processor a hundred ordinary ones.
     """
     smallest = torch.tensor(torch.finfo(torch.float32).smallest_normal)
     already = bool(smallest * 0.5 == 0.0)

@@ -14,7 +14,7 @@ def random_csr(rows: int, columns: int, density: float, seed: int = 0) -> sp.csr
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("width", [1, 7, 64])
+@pytest.mark.parametrize("width", [1, 7, 64, 100])
 @pytest.mark.parametrize("density", [0.0, 0.05, 0.9])
 def test_product_equals_scipy_in_every_kernel(dtype, width, density):
     a = random_csr(50, 31, density)

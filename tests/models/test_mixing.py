@@ -42,6 +42,14 @@ def test_survives_large_scores():
     torch.testing.assert_close(softmax_mix(scores, values, pattern), dense(scores, values, pattern))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_entries_far_below_the_largest_weigh_nothing(dtype):
+    pattern = Pattern(sp.csr_matrix(np.ones((1, 3))))
+    values = torch.tensor([[2.0], [7.0], [-9.0]], dtype=dtype)
+    mixed = softmax_mix(torch.tensor([0.0, -5e3, -1e6], dtype=dtype), values, pattern)
+    assert mixed.tolist() == [[2.0]]
+
+
 def test_no_entries():
     pattern = Pattern(sp.csr_matrix((3, 3)))
     assert not softmax_mix(torch.zeros(0), torch.ones(3, 2), pattern).any()

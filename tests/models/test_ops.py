@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from edgeveil.models import MODELS, ModelSpec, build
-from edgeveil.models.ops import activate, kept, sddmm, segment_softmax, weighted_spmm
+from edgeveil.models.ops import activate, edge_sum, kept, sddmm, segment_softmax, weighted_spmm
 from edgeveil.models.pattern import Pattern
 
 
@@ -32,6 +32,32 @@ def test_sampled_product_and_its_derivatives():
     k = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(sddmm(q, k, p), (q @ k.T)[p.row, p.col])
     assert torch.autograd.gradcheck(lambda a, b: sddmm(a, b, p), (q, k), check_forward_ad=True)
+
+
+@pytest.mark.parametrize("width", [1, 8, 16, 17])
+def test_sampled_product_at_widths_that_fill_registers_and_not(width):
+    p = pattern(9, 7)
+    q, k = torch.randn(9, width), torch.randn(7, 2 * width)[:, :width]
+    torch.testing.assert_close(sddmm(q, k, p), (q @ k.T)[p.row, p.col])
+
+
+def test_sums_over_entries_and_their_derivatives():
+    p = pattern(5, 7)
+    a = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    b = torch.randn(7, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(edge_sum(a, b, p), (a[:, None] + b[None, :])[p.row, p.col])
+    assert torch.autograd.gradcheck(lambda u, v: edge_sum(u, v, p), (a, b), check_forward_ad=True)
+    batch = torch.randn(3, 5, dtype=torch.float64)
+    mapped = torch.vmap(lambda u: edge_sum(u, b.detach(), p))(batch)
+    torch.testing.assert_close(mapped, torch.stack([edge_sum(u, b.detach(), p) for u in batch]))
+
+
+def test_rows_are_reduced_with_and_without_entries():
+    p = Pattern(sp.csr_matrix(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0], [0, 0, 0]], float)))
+    entries = torch.tensor([-3.0, -2.0, 5.0])
+    assert p.row_sums(entries).tolist() == [-5.0, 0.0, 5.0, 0.0]
+    assert p.row_largest(entries).tolist() == [-2.0, 0.0, 5.0, 0.0]
+    assert p.turned(entries).tolist() == [5.0, -3.0, -2.0]
 
 
 def test_segment_softmax_survives_large_scores_and_is_differentiable():

@@ -70,7 +70,7 @@ class _Additive(torch.autograd.Function):
             own = grad[:, at:end].T
             to_sums = torch.ops.aten.leaky_relu_backward(own @ apart.T, sums, SLOPE, False)
             to_apart.addmm_(torch.nn.functional.leaky_relu_(sums, SLOPE).T, own)
-            to_values.index_add_(0, pattern.col[at:end], to_sums)
+            to_values.index_add_(0, pattern.col[at:end].long(), to_sums)  # 32-bit indices: three times as slow
             first, rows = _row_sums(to_sums, pattern, at, end)
             to_wanted[first : first + len(rows)] += rows
         heads, width = vector.shape

@@ -7,13 +7,12 @@ product.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgeveil.models.ops import each, sampled, weighted, weighted_spmm
+from edgeveil.models.ops import each, lowest_exponent, sampled, weighted, weighted_spmm
 from edgeveil.models.pattern import Pattern
 
 __all__ = ["softmax_mix"]
@@ -31,7 +30,7 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     def forward(scores: Tensor, values: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor, Tensor]:
         below = scores - pattern.row_largest(scores).index_select(0, pattern.row)
-        weights = below.clamp_min_(_lowest(scores.dtype)).exp_()
+        weights = below.clamp_min_(lowest_exponent(scores.dtype)).exp_()
         both = weighted(weights, torch.cat([values, values.new_ones(len(values), 1)], dim=1), pattern)
         total = both[:, -1:].clamp_min(torch.finfo(both.dtype).tiny)
         return both[:, :-1] / total, weights, total
@@ -73,8 +72,3 @@ class _Mix(torch.autograd.Function):
         found = [_Mix.apply(*own) for own in each(in_dims, inputs, info.batch_size)]  # type: ignore[no-untyped-call]
         rows, weights, totals = (torch.stack(part) for part in zip(*found, strict=True))
         return (rows, weights, totals), (0, 0, 0)
-
-
-def _lowest(dtype: torch.dtype) -> float:
-    """Just above where exp leaves the normal numbers: beyond, it is a hundred times slower and the weight nothing."""
-    return math.log(torch.finfo(dtype).smallest_normal) + 1.0

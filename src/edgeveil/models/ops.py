@@ -25,6 +25,7 @@ __all__ = [
     "edge_sum",
     "kept",
     "looped",
+    "lowest_exponent",
     "matmul",
     "num_columns",
     "num_rows",
@@ -239,10 +240,15 @@ def edge_sum(a: Tensor, b: Tensor, pattern: Pattern) -> Tensor:
     return out
 
 
+def lowest_exponent(dtype: torch.dtype) -> float:
+    """Just above where exp leaves the normal numbers: beyond, it is a hundred times slower and a weight nothing."""
+    return math.log(torch.finfo(dtype).smallest_normal) + 1.0
+
+
 def segment_softmax(scores: Tensor, pattern: Pattern) -> Tensor:
     """Softmax of [nnz, H] scores over the entries of each row."""
     index = pattern.row.to(torch.int64).unsqueeze(-1).expand_as(scores)
     top = scores.new_full((pattern.shape[0], scores.shape[1]), -torch.inf)
     top = top.scatter_reduce(0, index, scores.detach(), "amax")
-    weights = torch.exp(scores - top[pattern.row])
+    weights = torch.exp((scores - top[pattern.row]).clamp_min(lowest_exponent(scores.dtype)))
     return weights / (pattern.indicator @ weights)[pattern.row]

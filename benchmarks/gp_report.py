@@ -107,7 +107,14 @@ def _value(runs: list[Run], figure: str) -> tuple[float, float, int]:
 
 
 def _show(value: tuple[float, float, int]) -> str:
-    return f"{value[0]:.1f} ± {value[1]:.1f}" if value[2] else "–"
+    spread = f" ± {value[1]:.1f}" if value[2] > 1 else ""
+    return f"{value[0]:.1f}{spread}" if value[2] else "–"
+
+
+def _span(counts: Iterable[int]) -> str:
+    """The number of seeds, or the least and the most where cells differ."""
+    found = [c for c in counts if c]
+    return f"{min(found)}" if min(found) == max(found) else f"{min(found)}–{max(found)}"
 
 
 def _beside(ours: tuple[float, float, int], theirs: tuple[float, float] | None) -> str:
@@ -140,7 +147,7 @@ def _table6(runs: list[Run], printed: dict[tuple[str, ...], tuple[float, float]]
                         exact.append(_value(_pick(mine, defence=defence, model=model), "auc_bypass_exact"))
             if max(counts):
                 tail = ", ".join(f"{e[0]:.1f}" if e[2] else "–" for e in exact)
-                out.append(f"| {name} | {min(c for c in counts if c)}–{max(counts)} | {' | '.join(cells)} | {tail} |")
+                out.append(f"| {name} | {_span(counts)} | {' | '.join(cells)} | {tail} |")
         out.append("")
     out.append(WHY_EXACT)
     return out
@@ -266,7 +273,7 @@ def _grid(part: list[Run], title: str) -> list[str]:
     lines = [f"### {title}\n"]
     for figure, label in (("accuracy", "Δ accuracy"), ("auc_bypass", "Δ AUC")):
         found = heat_map(part, figure)
-        lines += [f"{label} against α = δ = 0 (seeds per cell: {found.runs.min()}–{found.runs.max()})\n"]
+        lines += [f"{label} against α = δ = 0 (seeds per cell: {_span(found.runs.ravel().tolist())})\n"]
         lines.append("| α \\ δ | " + " | ".join(f"{d:g}" for d in found.deltas) + " |")
         lines.append("|---" * (len(found.deltas) + 1) + "|")
         for alpha, row in zip(found.alphas, found.difference, strict=True):

@@ -30,6 +30,7 @@ from edgeveil.models import (
 )
 from edgeveil.models.objective import score
 from edgeveil.models.progress import training_bar
+from edgeveil.models.train import _Work
 
 
 def planted(seed: int = 0, n: int = 90, classes: int = 3):
@@ -55,6 +56,23 @@ def trained(spec: TrainSpec, model_spec: ModelSpec | None = None, seed: int = 0,
 
 
 SHORT = TrainSpec(epochs=30, lr=0.02)
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat", "sage", "transformer"])
+@pytest.mark.parametrize("activation", ["relu", "selu"])
+@pytest.mark.parametrize("fanout", [None, 2])
+def test_validation_lends_its_first_layer_to_the_next_step_unchanged(monkeypatch, name, activation, fanout):
+    if fanout and name != "sage":
+        pytest.skip("only GraphSAGE samples neighbours")
+    model = ModelSpec(name=name, hidden=6, heads=2, kprop=1, activation=activation, fanout=fanout)
+    shared, history, _ = trained(SHORT, model)
+    monkeypatch.setattr(_Work, "_whole", lambda work: work._forward(work.x, work.structure))
+    plain, expected, _ = trained(SHORT, model)
+    assert history.train_loss == expected.train_loss
+    assert history.val_loss == expected.val_loss
+    assert all(
+        np.array_equal(a, b) for a, b in zip(state_arrays(shared).values(), state_arrays(plain).values(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "gatv2", "sage", "graphconv", "transformer", "mlp"])

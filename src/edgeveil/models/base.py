@@ -82,14 +82,23 @@ class Model(nn.Module):
 
     def forward(self, x: Features, structure: Structure) -> Tensor:
         """Logits [n, outputs] for all nodes."""
+        return self.rest(self.first(x, structure), structure)
+
+    def first(self, x: Features, structure: Structure) -> Tensor:
+        """The first layer, before its activation. But for a fanout it does the same in training as outside."""
         if num_columns(x) != self.num_features:
             raise GraphError(f"the model was built for {self.num_features} features, these have {num_columns(x)}")
         if not self.spec.local and num_rows(x) != structure.num_nodes:
             raise GraphError(f"{num_rows(x)} feature rows for a graph of {structure.num_nodes} nodes; they must match")
-        out: Tensor
-        h: Features = kprop(x, structure, self.spec.kprop)
-        for depth, layer in enumerate(self.layers):
-            h = out = layer(h, structure if self.spec.local else structure.level(depth))
-            if depth + 1 < len(self.layers):
-                h = activate(out, self.spec.activation, self.spec.dropout if self.training else 0.0)
+        out: Tensor = self.layers[0](kprop(x, structure, self.spec.kprop), self._level(structure, 0))
         return out
+
+    def rest(self, out: Tensor, structure: Structure) -> Tensor:
+        """What follows the first layer; may overwrite `out` where no gradient is wanted."""
+        for depth in range(1, len(self.layers)):
+            h = activate(out, self.spec.activation, self.spec.dropout if self.training else 0.0)
+            out = self.layers[depth](h, self._level(structure, depth))
+        return out
+
+    def _level(self, structure: Structure, depth: int) -> Structure:
+        return structure if self.spec.local else structure.level(depth)

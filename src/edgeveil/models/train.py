@@ -84,16 +84,29 @@ class _Work:
         self.x, self.structure = x, structure.remembering()
         self.dtype = next(model.parameters()).dtype
         self._cuts: dict[str, tuple[FeatureMatrix, Structure] | None] = {}
+        self._first: Tensor | None = None
+        self._shares = False
 
     def _forward(self, x: FeatureMatrix, structure: Structure) -> Tensor:
         return self.model(x.torch(self.dtype), structure)  # type: ignore[no-any-return]
+
+    def _whole(self) -> Tensor:
+        """Logits of all nodes. Validation and the next step share the first layer: same weights, no dropout yet."""
+        self._shares |= torch.is_grad_enabled() and self.model.spec.fanout is None
+        if not self._shares:
+            return self._forward(self.x, self.structure)
+        if self._first is None:
+            with torch.enable_grad():
+                self._first = self.model.first(self.x.torch(self.dtype), self.structure)
+        out = self._first if torch.is_grad_enabled() else self._first.detach().clone()
+        return self.model.rest(out, self.structure)
 
     def _rows(self, name: str, nodes: Tensor) -> Tensor:
         """Logits of the given nodes, which must be sorted."""
         if name not in self._cuts:
             self._cuts[name] = self._cut(nodes.numpy())
         cut = self._cuts[name]
-        return self._forward(self.x, self.structure)[nodes] if cut is None else self._forward(*cut)
+        return self._whole()[nodes] if cut is None else self._forward(*cut)
 
     def _cut(self, nodes: NDArray[Any]) -> tuple[FeatureMatrix, Structure] | None:
         spec = self.model.spec
@@ -105,12 +118,14 @@ class _Work:
     def steps(self) -> Iterator[Tensor]:
         """Training losses of one epoch, one optimiser step each."""
         if not isinstance(self.objective, CrossEntropy):
-            yield self.objective.train_loss(self._forward(self.x, self.structure))
+            yield self.objective.train_loss(self._whole())
+            self._first = None
             return
         train, y = self.objective.train, self.objective.y
         size = self.spec.batch_size or len(train)
         if size >= len(train):
             yield self.objective.loss(self._rows("train", train), y[train])
+            self._first = None
             return
         order = train[torch.randperm(len(train))]
         for part in torch.split(order, size):
@@ -134,7 +149,7 @@ class _Work:
                 return self.objective.validate(logits)
             return CrossEntropy(other.y, np.empty(0, np.int64), np.flatnonzero(other.mask)).validate(logits)
         if not isinstance(self.objective, CrossEntropy):
-            return self.objective.validate(self._forward(self.x, self.structure))
+            return self.objective.validate(self._whole())
         if self.objective.val is None:
             return None
         return self.objective.measure(self._rows("val", self.objective.val), self.objective.y[self.objective.val])

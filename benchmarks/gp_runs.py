@@ -78,9 +78,16 @@ def reports(graph: Graph, mechanism: LocalMechanism, seed: int) -> tuple[Any, St
     return _sent[key][1:]
 
 
-def train_published(graph: Graph, mechanism: LocalMechanism, model: str, seed: int) -> tuple[Release, float]:
-    """The model of the last epoch, which the code attacks, and the accuracy of the best epoch, which it reports."""
+def train_published(
+    graph: Graph, mechanism: LocalMechanism, model: str, seed: int, steps: tuple[int, int] | None = None
+) -> tuple[Release, float]:
+    """The model of the last epoch, which the code attacks, and the accuracy of the best epoch, which it reports.
+
+    `steps` are other K_x and K_y than the paper's.
+    """
     base = preset("graphprivatizer", graph.name, model)
+    if steps is not None:
+        base = replace(base, model=replace(base.model, kprop=steps[0]), label_steps=steps[1])
     lr, decay, dropout = CODE.get(graph.name.removesuffix("-twin"), (0.01, 1e-3, 0.5))
     sent, structure = reports(graph, mechanism, seed)
     assert graph.masks is not None and sent.features is not None and sent.y is not None and graph.y is not None
@@ -121,7 +128,7 @@ def _num_pairs(release: Release) -> int:
 
 
 def run(
-    graph: Graph, defence: str, model: str, seed: int, *, variant: str, pairs: int, **params: Any
+    graph: Graph, defence: str, model: str, seed: int, *, variant: str, pairs: int, steps: Any = None, **params: Any
 ) -> dict[str, Any]:
     """Accuracy and attack figures of one run, in percent.
 
@@ -136,7 +143,7 @@ def run(
     if variant == "published":
         mechanism = make_defence(defence, **own)
         assert isinstance(mechanism, LocalMechanism)
-        release, accuracy = train_published(graph, mechanism, model, seed)
+        release, accuracy = train_published(graph, mechanism, model, seed, steps)
         figures["published_pairs"] = _num_pairs(release)
         sample = published_pairs(graph, figures["published_pairs"], seed)
         bypass = without_kprop(release)

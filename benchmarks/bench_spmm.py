@@ -23,6 +23,7 @@ import torch
 from edgeveil.graph.spmm import SparseMatrix, csr_product
 
 RESULTS = Path(__file__).parent / "results"
+SMALL = [(4_000, 5), (4_000, 30)]
 
 
 def best_ms(work: Callable[[], Any], repetitions: int = 4) -> float:
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(argv).quick
     torch.set_num_threads(1)
-    sizes = [(4_000, 5), (4_000, 30)] if quick else [(4_000, 5), (4_000, 30), (80_000, 5), (80_000, 12), (80_000, 30)]
+    sizes = SMALL if quick else [*SMALL, (8_000, 200), (80_000, 5), (80_000, 12), (80_000, 30)]
     rows = [measure(n, per_row, width) for n, per_row in sizes for width in (2, 16, 256)]
     print("   nodes  per row  width      mkl   reduce    scipy  messages    rule  (ms)")
     for r in rows:

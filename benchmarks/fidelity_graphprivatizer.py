@@ -148,7 +148,7 @@ def _budget(cell: Cell) -> float:
 def execute(store: Path, names: list[str], limit: float, seeds: int) -> None:
     """Do the missing cells in order until the time is over."""
     torch.set_num_threads(1)
-    done = {_key(row) for row in read(store)} if store.exists() else set()
+    done = {_key(row) for row in read(store)}
     graphs: dict[str, Any] = {}
     started = time.monotonic()
     for name in names:
@@ -172,7 +172,9 @@ def execute(store: Path, names: list[str], limit: float, seeds: int) -> None:
 
 
 def read(store: Path) -> list[Cell]:
-    """All finished cells."""
+    """All finished cells; none if there is no store yet."""
+    if not store.exists():
+        return []
     return [json.loads(line) for line in store.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 

@@ -139,6 +139,8 @@ def run(
     """
     own = params | {"variant": variant} if defence in ("gp-t", "gp-m", "rr") else params
     figures: dict[str, Any] = {}
+    if steps is not None and variant != "published":
+        raise ValueError("other numbers of KProp steps are for published runs")
     lsa = model == "sage"
     if variant == "published":
         mechanism = make_defence(defence, **own)

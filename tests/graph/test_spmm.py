@@ -22,6 +22,14 @@ def test_product_equals_scipy_in_every_kernel(dtype, width, density):
     torch.testing.assert_close(spmm(SparseMatrix(a), x), torch.tensor(a @ x.double().numpy()).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [33, 65, 100])
+def test_long_rows_and_wide_factors_go_by_strips(dtype, width):
+    a = random_csr(40, 90, 0.9)
+    x = torch.randn(90, width, dtype=dtype)
+    torch.testing.assert_close(spmm(SparseMatrix(a), x), torch.tensor(a @ x.double().numpy()).to(dtype))
+
+
 def test_gradients_of_both_modes_and_second_order():
     matrix = SparseMatrix(random_csr(9, 6, 0.4))
     x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)

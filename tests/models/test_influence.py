@@ -81,6 +81,15 @@ def test_equals_forward_mode_of_the_whole_model(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_nodes_may_be_named_twice(name):
+    x, a = data(seed=4)
+    model = build(ModelSpec(name=name, hidden=6, heads=2), 9, 3, seed=2)
+    once = influence(model, x, a, np.arange(N)).toarray()
+    senders, targets = np.array([4, 4, 9]), np.array([9, 4, 9, 0, 4])
+    assert np.allclose(influence(model, x, a, senders, targets).toarray(), once[np.ix_(senders, targets)], atol=1e-13)
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_nothing_is_stored_beyond_k_hops(name):
     x, a = data(density=0.03)
     spec = ModelSpec(name=name, hidden=6, heads=2)

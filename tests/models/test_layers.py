@@ -160,6 +160,14 @@ def test_kprop(case):
         close(matmul(kprop(sparse, structure, 3), torch.eye(6)), expected)
 
 
+def test_kprop_is_stored_where_that_pays():
+    dense = sp.csr_matrix(np.ones((60, 60)) - np.eye(60))
+    for columns, stored in ((20, True), (20_000, False)):
+        x = FeatureMatrix.wrap(sp.random(60, columns, 0.02, format="csr", random_state=1)).torch()
+        assert Structure(dense, remember=True).worth_propagating(x, "sym", 4) is stored
+        assert not Structure(dense).worth_propagating(x, "sym", 4)
+
+
 @pytest.mark.parametrize("name", ["gcn", "gat", "gatv2", "sage", "graphconv", "transformer"])
 def test_weight_gradients_equal_the_oracle(case, name):
     a, edges, x = case

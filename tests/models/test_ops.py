@@ -47,6 +47,9 @@ def test_sums_over_entries_and_their_derivatives():
     b = torch.randn(7, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(edge_sum(a, b, p), (a[:, None] + b[None, :])[p.row, p.col])
     assert torch.autograd.gradcheck(lambda u, v: edge_sum(u, v, p), (a, b), check_forward_ad=True)
+    grad = torch.autograd.grad((edge_sum(a, b, p) ** 3).sum(), a, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
     batch = torch.randn(3, 5, dtype=torch.float64)
     mapped = torch.vmap(lambda u: edge_sum(u, b.detach(), p))(batch)
     torch.testing.assert_close(mapped, torch.stack([edge_sum(u, b.detach(), p) for u in batch]))

@@ -28,6 +28,8 @@ from edgeveil.models import (
     predict_logits,
     state_arrays,
 )
+from edgeveil.models.base import Model
+from edgeveil.models.drop import Drop
 from edgeveil.models.objective import score
 from edgeveil.models.progress import training_bar
 from edgeveil.models.train import _Work
@@ -68,15 +70,27 @@ LENDING = [
 @pytest.mark.parametrize(
     "model", [*LENDING, ModelSpec(name="sage", fanout=2)], ids=lambda m: f"{m.name}-{m.activation}"
 )
-def test_validation_lends_its_first_layer_to_the_next_step_unchanged(monkeypatch, model):
-    shared, history, _ = trained(SHORT, model)
+@pytest.mark.parametrize("goal", ["cross-entropy", "drop"])
+def test_validation_lends_its_first_layer_to_the_next_step_unchanged(monkeypatch, model, goal):
+    x, structure, y, train, val, _ = planted()
+    spec, calls = replace(SHORT, keep="best-val-loss"), []
+    first = Model.first
+    monkeypatch.setattr(Model, "first", lambda *args: calls.append(1) or first(*args))
+
+    def run():
+        objective = Drop(y, train, val, structure, classes=3, epsilon=3.0, steps=1) if goal == "drop" else None
+        made = build(model, 20, 3, 0)
+        return fit(made, x, structure, y, train, val, spec, seed=0, objective=objective), state_arrays(made)
+
+    history, weights = run()
+    lent = len(calls)
     monkeypatch.setattr(_Work, "_whole", lambda work: work._forward(work.x, work.structure))
-    plain, expected, _ = trained(SHORT, model)
+    expected, plain = run()
+    assert lent == (2 * spec.epochs if model.fanout else spec.epochs + 1)
+    assert len(calls) - lent == 2 * spec.epochs
     assert history.train_loss == expected.train_loss
     assert history.val_loss == expected.val_loss
-    assert all(
-        np.array_equal(a, b) for a, b in zip(state_arrays(shared).values(), state_arrays(plain).values(), strict=True)
-    )
+    assert all(np.array_equal(weights[k], plain[k]) for k in plain)
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "gatv2", "sage", "graphconv", "transformer", "mlp"])

@@ -17,13 +17,15 @@ from torch import Tensor
 from edgeveil.errors import TooLarge
 from edgeveil.graph.sparse import is_symmetric
 
-__all__ = ["SparseMatrix", "csr_product", "csr_tensor", "spmm"]
+__all__ = ["INT32_MAX", "SparseMatrix", "csr_product", "csr_tensor", "spmm"]
 
-_INT32_MAX = 2**31 - 1
+INT32_MAX = 2**31 - 1
 _HAS_MKL = bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
 _WIDE = 32
 _SHORT_ROWS = 10.0
+_LONG_ROWS = 50.0
 _STRIP = 128  # bytes of a row in one strip of columns: two cache lines
+_CACHE = 1 << 22
 
 
 def csr_tensor(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -35,8 +37,8 @@ def csr_product(matrix: Tensor, x: Tensor) -> Tensor:
     """CSR @ dense by the faster of two kernels.
 
     Rule, from one-thread measurements (`benchmarks/bench_spmm.py`): MKL wins on narrow right-hand sides and on long
-    rows (by strips of columns if the right-hand side is wide too: 1.3 to 3 times as fast); torch's reduce kernel wins
-    on wide ones with short rows, and is the only fast one where MKL is absent.
+    rows (by strips of columns where a strip fits the cache and rows are very long: up to twice as fast); torch's reduce
+    kernel wins on wide ones with short rows, and is the only fast one where MKL is absent.
     A rule and not a timing at run time, because the kernels round differently and results must repeat.
     """
     x = x.contiguous()
@@ -46,7 +48,8 @@ def csr_product(matrix: Tensor, x: Tensor) -> Tensor:
     if (x.shape[1] >= _WIDE and short) or not _HAS_MKL:
         out: Tensor = torch.sparse.mm(matrix, x, reduce="sum")
         return out
-    return matrix @ x if short or x.shape[1] * x.element_size() <= 2 * _STRIP else _by_strips(matrix, x)
+    cached = matrix.shape[1] * _STRIP <= _CACHE and matrix._nnz() >= _LONG_ROWS * matrix.shape[0]
+    return _by_strips(matrix, x) if cached and x.shape[1] * x.element_size() > 2 * _STRIP else matrix @ x
 
 
 def _by_strips(matrix: Tensor, x: Tensor) -> Tensor:
@@ -67,7 +70,7 @@ class SparseMatrix:
     """A constant scipy CSR matrix ready for torch: one tensor per dtype, and its transpose, all made on demand."""
 
     def __init__(self, csr: Any, *, symmetric: bool | None = None) -> None:
-        if csr.nnz > _INT32_MAX or max(csr.shape) > _INT32_MAX:
+        if csr.nnz > INT32_MAX or max(csr.shape) > INT32_MAX:
             raise TooLarge(
                 f"a matrix with {csr.nnz:,} entries exceeds the 32-bit indices of the kernels; use fewer edges"
             )

@@ -47,9 +47,9 @@ class _Additive(torch.autograd.Function):
     def jvp(ctx: Any, d_values: Tensor | None, d_wanted: Tensor | None, d_vector: Tensor | None, _: None) -> Tensor:
         values, wanted, vector = ctx.saved_tensors
         j, i = ctx.pattern.col, ctx.pattern.row
-        sums = values[j] + wanted[i]
-        moved = 0.0 if d_values is None else d_values[j]
-        moved = moved if d_wanted is None else moved + d_wanted[i]
+        sums = values.index_select(0, j) + wanted.index_select(0, i)
+        moved = 0.0 if d_values is None else d_values.index_select(0, j)
+        moved = moved if d_wanted is None else moved + d_wanted.index_select(0, i)
         out: Tensor = (torch.where(sums > 0, 1.0, SLOPE) * moved) @ _apart(vector)
         if d_vector is not None:
             out = out + torch.nn.functional.leaky_relu(sums, SLOPE) @ _apart(d_vector)

@@ -24,14 +24,14 @@ from edgeveil.models.ops import Features, segment_softmax
 from edgeveil.models.structure import Structure
 from edgeveil.models.tangents import LIMIT, Tangents, TooMany, find
 
-__all__ = ["AttentionBase", "attention_step"]
+__all__ = ["AttentionPass", "attention_step"]
 
 Array = NDArray[Any]
 Product = Callable[[Tensor], Array]
 
 
 @dataclass
-class AttentionBase:
+class AttentionPass:
     """One attention layer in the base pass: all that the derivatives of every query share, computed once."""
 
     layer: AttentionLayer
@@ -71,7 +71,7 @@ class AttentionBase:
         """What makes the scores, per node: the sending and the receiving part, [n, heads] or [n, heads, width]."""
         layer, x = self.layer, self.inputs
         if isinstance(layer, GATLayer):
-            split = _heads(layer.weight(x).numpy(), layer)
+            split = _heads(self.values, layer)
             return (split * layer.source.detach().numpy()).sum(-1), (split * layer.target.detach().numpy()).sum(-1)
         assert isinstance(layer, (GATv2Layer, TransformerLayer))
         pair = (layer.source, layer.target) if isinstance(layer, GATv2Layer) else (layer.key, layer.query)
@@ -82,7 +82,7 @@ class AttentionBase:
 class _Reach:
     """Which (query, node) pairs a layer reaches, and the attention entries that decide them."""
 
-    def __init__(self, t: Tangents, base: AttentionBase) -> None:
+    def __init__(self, t: Tangents, base: AttentionPass) -> None:
         csr, n = base.csr, t.num_nodes
         keys, _ = t.hop(base.hearers)
         width = base.hearers.shape[1]
@@ -104,7 +104,7 @@ class _Reach:
         return np.concatenate([values, np.zeros((1, *values.shape[1:]))])[places]
 
 
-def attention_step(base: AttentionBase, t: Tangents, product: Product) -> Tangents:
+def attention_step(base: AttentionPass, t: Tangents, product: Product) -> Tangents:
     """Carry the tangents through one attention layer; `product(W)` is the layer input's derivative times W."""
     layer = base.layer
     reach = _Reach(t, base)
@@ -140,7 +140,7 @@ def _heads(x: Array, layer: AttentionLayer) -> Array:
     return x.reshape(len(x), layer.heads, layer.width)
 
 
-def _score_change(base: AttentionBase, reach: _Reach, product: Product) -> tuple[Array, Array]:
+def _score_change(base: AttentionPass, reach: _Reach, product: Product) -> tuple[Array, Array]:
     """Derivative of the scores [entries, heads] and of the values on the old pairs [pairs, heads * width].
 
     A score changes only if its sender or its receiver moved, which is one entry in many.

@@ -23,7 +23,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models import threads
 from edgeveil.models.attention import AttentionLayer
-from edgeveil.models.attention_tangents import AttentionBase, attention_step
+from edgeveil.models.attention_tangents import AttentionPass, attention_step
 from edgeveil.models.base import Layer, Model, kprop
 from edgeveil.models.gcn import GCNLayer
 from edgeveil.models.mlp import DenseLayer
@@ -46,7 +46,7 @@ def influence(model: Model, x: FeatureMatrix, adjacency: Any, nodes: Any, target
     receivers = senders if targets is None else np.asarray(targets, np.int64)
     if model.spec.local:
         return sp.csr_matrix(_own(model, x, senders, receivers))
-    with torch.no_grad(), threads.limited(None):
+    with torch.no_grad(), threads.limited(None), threads.flushing():
         work = _Pass(_double(model), FeatureMatrix.wrap(x), model.prepare(adjacency), receivers)
         blocks = work.batches(senders, max(1, LIMIT // max(work.structure.num_nodes, 1)))
         return sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((0, len(receivers)))
@@ -71,11 +71,9 @@ def _own(model: Model, x: FeatureMatrix, senders: Array, receivers: Array) -> An
     with torch.no_grad():
         _, change = _jvp(lambda h: exact(h, None), dense, dense)
     norm = change.norm(dim=1).numpy()
-    where = np.full(max(senders.max(initial=0), receivers.max(initial=0)) + 1, -1)
-    where[receivers] = np.arange(len(receivers))
-    hit = where[senders] >= 0
-    rows = np.flatnonzero(hit)
-    return sp.csr_matrix((norm[hit], (rows, where[senders][hit])), shape=(len(senders), len(receivers)))
+    size = max(senders.max(initial=0), receivers.max(initial=0)) + 1
+    places = sp.csr_matrix((norm, senders, np.arange(len(senders) + 1)), shape=(len(senders), size))
+    return places[:, receivers]
 
 
 @dataclass
@@ -86,7 +84,7 @@ class _Pass:
     x: FeatureMatrix
     structure: Structure
     receivers: Array
-    attention: dict[Layer, AttentionBase] = field(default_factory=dict)
+    attention: dict[Layer, AttentionPass] = field(default_factory=dict)
 
     @cached_property
     def base(self) -> tuple[list[Features], list[Array]]:
@@ -146,7 +144,7 @@ class _Pass:
         if isinstance(layer, AttentionLayer):
             if layer not in self.attention:
                 receivers = self.receivers if last else None
-                self.attention[layer] = AttentionBase(layer, base, self.structure, receivers)
+                self.attention[layer] = AttentionPass(layer, base, self.structure, receivers)
             return attention_step(self.attention[layer], t, product)
         if isinstance(layer, GCNLayer):
             own = None if layer.skip is None else product(layer.skip.weight)

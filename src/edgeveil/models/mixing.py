@@ -59,7 +59,7 @@ class _Mix(torch.autograd.Function):
     def jvp(ctx: Any, d_scores: Tensor | None, d_values: Tensor | None, _: None) -> tuple[Tensor, None, None]:
         values, out, weights, total = ctx.saved_tensors
         pattern: Pattern = ctx.pattern
-        share = weights / total.squeeze(1)[pattern.row]
+        share = weights / total.squeeze(1).index_select(0, pattern.row)
         change = torch.zeros_like(out) if d_values is None else weighted_spmm(share, d_values, pattern)
         if d_scores is not None:
             moved = share * d_scores

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from edgeveil.graph.operand import Deferred, FeatureOperand
@@ -36,7 +37,7 @@ __all__ = [
     "weighted_spmm",
 ]
 
-_LANES = 8  # torch's sampled product takes over twice as long on widths that do not fill the vector registers
+_LANES = 8  # torch's sampled product handles the last width % 8 numbers one by one; below eight that is all it does
 
 Features = FeatureOperand | Deferred | Tensor
 """What a layer accepts as x: the operand of a `FeatureMatrix`, its deferred propagation, or a dense tensor."""
@@ -111,7 +112,7 @@ def sampled(q: Tensor, k: Tensor, pattern: Pattern) -> Tensor:
         return q.new_zeros(pattern.nnz)
     places = csr_tensor(pattern.crow, pattern.col, q.new_zeros(pattern.nnz), pattern.shape)
     spare = -q.shape[1] % _LANES
-    if spare:
+    if spare and q.shape[1] > 1:
         q, k = functional.pad(q, (0, spare)), functional.pad(k, (0, spare))
     found: Tensor = torch.sparse.sampled_addmm(places, q.contiguous(), k.contiguous().T, beta=0.0).values()
     return found
@@ -219,6 +220,7 @@ class _EdgeSum(torch.autograd.Function):
         ctx.pattern = inputs[2]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         pattern: Pattern = ctx.pattern
         to_a = pattern.row_sums(grad) if ctx.needs_input_grad[0] else None
@@ -235,7 +237,7 @@ class _EdgeSum(torch.autograd.Function):
 
 
 def edge_sum(a: Tensor, b: Tensor, pattern: Pattern) -> Tensor:
-    """s_ij = a_i + b_j for every entry of the pattern; differentiable in both."""
+    """s_ij = a_i + b_j for every entry of the pattern; differentiable once in both."""
     out: Tensor = _EdgeSum.apply(a, b, pattern)  # type: ignore[no-untyped-call]
     return out
 
@@ -250,5 +252,6 @@ def segment_softmax(scores: Tensor, pattern: Pattern) -> Tensor:
     index = pattern.row.to(torch.int64).unsqueeze(-1).expand_as(scores)
     top = scores.new_full((pattern.shape[0], scores.shape[1]), -torch.inf)
     top = top.scatter_reduce(0, index, scores.detach(), "amax")
-    weights = torch.exp((scores - top[pattern.row]).clamp_min(lowest_exponent(scores.dtype)))
-    return weights / (pattern.indicator @ weights)[pattern.row]
+    below = (scores - top.index_select(0, pattern.row)).clamp_min(lowest_exponent(scores.dtype))
+    weights = torch.exp(below)
+    return weights / (pattern.indicator @ weights).index_select(0, pattern.row)

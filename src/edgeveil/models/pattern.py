@@ -10,15 +10,18 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from edgeveil.graph.spmm import SparseMatrix
+from edgeveil.errors import TooLarge
+from edgeveil.graph.spmm import INT32_MAX, SparseMatrix
 
 __all__ = ["Pattern"]
 
 
 class Pattern:
-    """Entries (row, column) in CSR order: node `row` receives a message from node `column`."""
+    """Entries (row, column) in CSR order: node `row` receives a message from node `column`. Numbers are 32-bit."""
 
     def __init__(self, csr: Any) -> None:
+        if csr.nnz > INT32_MAX:
+            raise TooLarge(f"a graph with {csr.nnz:,} entries exceeds the 32-bit indices of attention; use fewer edges")
         self.csr = csr
         self.crow = torch.from_numpy(csr.indptr.astype(np.int32, copy=True))
         self.col = torch.from_numpy(csr.indices.astype(np.int32, copy=True))
@@ -42,7 +45,7 @@ class Pattern:
 
     @cached_property
     def row(self) -> Tensor:
-        """Receiving node of every entry; its sending node is `col`. 32-bit, which gathers three times as fast."""
+        """Receiving node of every entry; its sending node is `col`."""
         return torch.from_numpy(np.repeat(np.arange(self.shape[0], dtype=np.int32), np.diff(self.csr.indptr)))
 
     def row_sums(self, entries: Tensor) -> Tensor:

@@ -51,7 +51,8 @@ def limited(threads: int | None = None) -> Iterator[int]:
 def flushing() -> Iterator[None]:
     """Run a block with numbers below 1e-38 (float32; 1e-308 in float64) taken as zero.
 
-    Saturated attention yields many of them, and each costs the processor a hundred ordinary ones.
+    Saturated attention yields many of them, and each costs the processor a hundred ordinary ones. Holds for the calling
+    thread; torch's further threads compute with them.
     """
     smallest = torch.tensor(torch.finfo(torch.float32).smallest_normal)
     already = bool(smallest * 0.5 == 0.0)

@@ -98,8 +98,10 @@ class _Work:
         if self._first is None:
             with torch.enable_grad():
                 self._first = self.model.first(self.x.torch(self.dtype), self.structure)
-        out = self._first if torch.is_grad_enabled() else self._first.detach().clone()
-        return self.model.rest(out, self.structure)
+        if not torch.is_grad_enabled():
+            return self.model.rest(self._first.detach().clone(), self.structure)
+        lent, self._first = self._first, None
+        return self.model.rest(lent, self.structure)
 
     def _rows(self, name: str, nodes: Tensor) -> Tensor:
         """Logits of the given nodes, which must be sorted."""
@@ -119,13 +121,11 @@ class _Work:
         """Training losses of one epoch, one optimiser step each."""
         if not isinstance(self.objective, CrossEntropy):
             yield self.objective.train_loss(self._whole())
-            self._first = None
             return
         train, y = self.objective.train, self.objective.y
         size = self.spec.batch_size or len(train)
         if size >= len(train):
             yield self.objective.loss(self._rows("train", train), y[train])
-            self._first = None
             return
         order = train[torch.randperm(len(train))]
         for part in torch.split(order, size):

@@ -79,16 +79,18 @@ def reports(graph: Graph, mechanism: LocalMechanism, seed: int) -> tuple[Any, St
 
 
 def train_published(
-    graph: Graph, mechanism: LocalMechanism, model: str, seed: int, steps: tuple[int, int] | None = None
+    graph: Graph, mechanism: LocalMechanism, model: str, seed: int, steps: tuple[int, int] | None, settings: str
 ) -> tuple[Release, float]:
     """The model of the last epoch, which the code attacks, and the accuracy of the best epoch, which it reports.
 
-    `steps` are other K_x and K_y than the paper's.
+    `steps` are other K_x and K_y than the paper's; `settings` whose learning rate, decay and dropout count, those of the
+    "code" or of the "text".
     """
     base = preset("graphprivatizer", graph.name, model)
     if steps is not None:
         base = replace(base, model=replace(base.model, kprop=steps[0]), label_steps=steps[1])
-    lr, decay, dropout = CODE.get(graph.name.removesuffix("-twin"), (0.01, 1e-3, 0.5))
+    text = (0.01, 1e-3, 0.5)
+    lr, decay, dropout = text if settings == "text" else CODE.get(graph.name.removesuffix("-twin"), text)
     sent, structure = reports(graph, mechanism, seed)
     assert graph.masks is not None and sent.features is not None and sent.y is not None and graph.y is not None
     spec = replace(base.model, dropout=dropout)
@@ -128,8 +130,9 @@ def _num_pairs(release: Release) -> int:
 
 
 def run(
-    graph: Graph, defence: str, model: str, seed: int, *, variant: str, pairs: int, steps: Any = None, **params: Any
-) -> dict[str, Any]:
+    graph: Graph, defence: str, model: str, seed: int, *, variant: str, pairs: int,
+    steps: Any = None, settings: str = "code", **params: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Accuracy and attack figures of one run, in percent.
 
     published: KProp bypassed, one direction, the authors' pairs (fewer than their 500 + 500 where a question is slow:
@@ -139,13 +142,13 @@ def run(
     """
     own = params | {"variant": variant} if defence in ("gp-t", "gp-m", "rr") else params
     figures: dict[str, Any] = {}
-    if steps is not None and variant != "published":
-        raise ValueError("other numbers of KProp steps are for published runs")
+    if (steps is not None or settings != "code") and variant != "published":
+        raise ValueError("other KProp steps and settings are for published runs")
     lsa = model == "sage"
     if variant == "published":
         mechanism = make_defence(defence, **own)
         assert isinstance(mechanism, LocalMechanism)
-        release, accuracy = train_published(graph, mechanism, model, seed, steps)
+        release, accuracy = train_published(graph, mechanism, model, seed, steps, settings)
         figures["published_pairs"] = _num_pairs(release)
         sample = published_pairs(graph, figures["published_pairs"], seed)
         bypass = without_kprop(release)

@@ -109,8 +109,10 @@ def test_an_interrupt_keeps_what_is_finished_and_says_how_to_go_on(files: Path, 
     words = ["audit", *OWN, "--defence", "none,mlp,lapgraph,lpgnet-2", "--epsilon", "1,2,3,4,5,6,7,8", "--out", executor,
              "--attack", "linkteller", "--executor", executor, "--workers", "1"]  # fmt: skip
     kept = files / executor / ".cells.jsonl"
+    # A background job inherits an ignored interrupt; the child gets the usual one, as in a terminal.
     child = subprocess.Popen([sys.executable, "-m", "edgeveil", *words], cwd=files, stderr=subprocess.PIPE, text=True,
-                             start_new_session=True, stdout=subprocess.DEVNULL)  # fmt: skip
+                             start_new_session=True, stdout=subprocess.DEVNULL,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
     until = time.monotonic() + 120
     while not (kept.is_file() and "\n" in kept.read_text()) and time.monotonic() < until:
         time.sleep(0.02)

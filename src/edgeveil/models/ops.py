@@ -37,7 +37,7 @@ __all__ = [
     "weighted_spmm",
 ]
 
-_LANES = 8  # torch's sampled product handles the last width % 8 numbers one by one; below eight that is all it does
+_LANES = 8  # torch's sampled product is slower on widths that are no multiple of it, several times so below it
 
 Features = FeatureOperand | Deferred | Tensor
 """What a layer accepts as x: the operand of a `FeatureMatrix`, its deferred propagation, or a dense tensor."""

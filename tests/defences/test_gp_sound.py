@@ -48,6 +48,15 @@ def test_draws_follow_the_matrix(seed: int | None) -> None:
     assert (np.abs(share - p) < 5 * np.sqrt(p / runs)).all()
 
 
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_buckets_of_a_power_of_two_without_budget_for_the_member(size: int) -> None:
+    """Such a member is kept with probability 1/2^k, whose digits the secure source once looked for without end."""
+    bucket, runs = np.repeat([0, 1], size), 2000
+    drawn = two_level_response(np.zeros(runs, np.int64), bucket, Fraction(2), Fraction(0), noise_for(None))
+    p = response_matrix(bucket, 2.0, 0.0)[0]
+    assert (np.abs(np.bincount(drawn, minlength=2 * size) / runs - p) < 5 * np.sqrt(p / runs)).all()
+
+
 @pytest.mark.parametrize(("epsilon", "share"), [(1.0, None), (4.0, 0.5), (8.0, 0.25)])
 def test_verify_finds_no_contradiction(epsilon: float, share: float | None) -> None:
     result = verify(BucketResponse(epsilon=epsilon, share=share), runs=20_000, canaries=50)

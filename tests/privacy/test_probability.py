@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeveil.errors import InputError
+from edgeveil.privacy.kary import keep_probability
 from edgeveil.privacy.probability import exp_minus, logistic, probability
+from edgeveil.privacy.secure import SecureNoise
 
 
 @given(st.fractions(min_value=0, max_value=40), st.sampled_from([1, 16, 64, 200]))
@@ -55,3 +57,76 @@ def test_impossible_probabilities_are_refused(bad: float) -> None:
         probability(bad)
     with pytest.raises(InputError, match="x >= 0"):
         exp_minus(Fraction(-1))
+
+
+dyadic = st.integers(0, 12).flatmap(lambda m: st.integers(0, 2**m).map(lambda a: Fraction(a, 2**m)))
+digits = st.sampled_from([0, 1, 2, 16, 80, 5000])
+
+
+@given(dyadic, st.integers(0, 40), digits)
+def test_every_operation_on_a_dyadic_probability_is_exact_to_any_digit(p: Fraction, e: int, bits: int) -> None:
+    """Numbers that end on a binary digit once searched for ever; each operation is held against fractions."""
+    q = probability(p)
+    cases = [
+        (q.complement(), 1 - p),
+        (q.complement().complement(), p),
+        (q.power(e), p**e),
+        (q.power(e).odds_share(), p**e / (1 + p**e)),
+        (q.odds_share(e), e * p / (1 + e * p)),
+        (q.odds_share(e).complement(), 1 / (1 + e * p)),
+    ]
+    for ours, value in cases:
+        assert ours.floor(bits) == math.floor(value * 2**bits)
+        assert ours.ends_by(bits) == ((value * 2**bits).denominator == 1)
+
+
+@given(dyadic, st.integers(300, 1000), st.sampled_from([0, 1, 16, 80, 4000, 13000]))
+def test_long_powers_end_where_they_end(p: Fraction, e: int, bits: int) -> None:
+    value = p**e
+    q = probability(p).power(e)
+    assert q.floor(bits) == math.floor(value * 2**bits)
+    assert q.complement().floor(bits) == math.floor((1 - value) * 2**bits)
+    assert q.power(3).floor(bits) == math.floor(value**3 * 2**bits)
+    assert q.odds_share().floor(min(bits, 80)) == math.floor(value / (1 + value) * 2 ** min(bits, 80))
+
+
+@given(st.integers(1, 2**20), digits)
+def test_without_budget_k_ary_response_keeps_one_in_k(k: int, bits: int) -> None:
+    assert keep_probability(Fraction(0), k).floor(bits) == 2**bits // k
+
+
+@given(st.fractions(0, 30), st.integers(2, 50), st.sampled_from([1, 16, 80, 200]))
+def test_k_ary_response_keeps_with_the_stated_probability(epsilon: Fraction, k: int, bits: int) -> None:
+    c = Context(prec=400)
+    decay = c.exp(c.divide(-epsilon.numerator, epsilon.denominator))
+    value = c.divide(1, c.add(1, c.multiply(k - 1, decay)))
+    assert keep_probability(epsilon, k).floor(bits) == math.floor(Fraction(value) * 2**bits)
+
+
+@given(st.integers(1, 10**12), st.integers(1, 2**40))
+def test_certainty_but_for_one_in_e_to_a_trillion_needs_no_long_numbers(epsilon: int, k: int) -> None:
+    """The digits of a number next to 1 are those of the small remainder turned over."""
+    keep = keep_probability(Fraction(epsilon + 100), k)
+    assert keep.floor(64) == (2**64 if k == 1 else 2**64 - 1)
+    assert logistic(Fraction(-epsilon - 100)).floor(64) == 2**64 - 1
+
+
+@given(dyadic)
+def test_samplers_end_on_every_dyadic_and_degenerate_probability(p: Fraction) -> None:
+    noise = SecureNoise()
+    coins = noise.bernoulli(p, 50)
+    assert coins.dtype == bool and (p not in (0, 1) or (coins == bool(p)).all())
+    gaps = noise.geometric(p, 50, limit=1000)
+    assert ((gaps >= 0) & (gaps <= 1000)).all() and (p != 0 or not gaps.any()) and (p != 1 or (gaps == 1000).all())
+    hits = noise.binomial(40, p)
+    assert 0 <= hits <= 40 and (p not in (0, 1) or hits == 40 * p)
+
+
+def test_operations_outside_their_range_are_refused() -> None:
+    for p in (probability(Fraction(1, 3)), exp_minus(Fraction(1))):
+        with pytest.raises(InputError, match="exponent"):
+            p.power(-1)
+        with pytest.raises(InputError, match="weight"):
+            p.odds_share(-1)
+    with pytest.raises(InputError, match="weight 1 only"):
+        probability(Fraction(1, 3)).power(10_000).odds_share(2)

@@ -28,8 +28,7 @@ def keep_probability(epsilon: Fraction, k: int) -> Probability:
     """e^eps / (e^eps + k - 1), to any number of digits."""
     if epsilon < 0 or k < 1:
         raise InputError(f"k-ary randomised response needs epsilon >= 0 and k >= 1, got {epsilon} and {k}")
-    decay = exp_minus(epsilon)._formula
-    return Probability(lambda c: c.divide(1, c.add(1, c.multiply(k - 1, decay(c)))), slack=4 + len(str(k)))
+    return exp_minus(epsilon).odds_share(k - 1).complement()
 
 
 def _groups(sizes: Int) -> Iterator[tuple[int, Any]]:

@@ -25,8 +25,10 @@ class Probability:
     """A number in [0, 1] given by a formula that can be evaluated at any precision.
 
     `formula` gets a decimal context and returns the value with an absolute error below 10^(slack - precision). Its
-    value must not be a positive multiple of a power of 1/2, whose digits would take for ever to tell; rational
-    numbers are a class of their own, and e^x is transcendental for every other rational x.
+    value must not be a positive multiple of a power of 1/2, whose digits would take for ever to tell. Hence rational
+    numbers and their powers are classes of their own, and everything else comes from e^-x with a rational x > 0,
+    which is transcendental. A value close to 1 is to be written as a `complement`: that
+    asks for the digits of the small remainder, not for as many nines as it takes.
     """
 
     def __init__(self, formula: Callable[[Context], Decimal], slack: int = 3) -> None:
@@ -57,6 +59,10 @@ class Probability:
                 return high
             digits *= 2
 
+    def ends_by(self, bits: int) -> bool:
+        """Whether no binary digit after the first `bits` is 1: p * 2^bits is a whole number."""
+        return False
+
     def _derive(self, name: str, formula: Callable[[Context], Decimal], slack: int) -> Probability:
         """Cached, because the samplers ask for the same few digits again and again."""
         if name not in self._derived:
@@ -65,16 +71,23 @@ class Probability:
 
     def complement(self) -> Probability:
         """1 - p."""
-        return self._derive("complement", lambda c: c.subtract(Decimal(1), self.evaluate(c)), self._slack)
+        if "complement" not in self._derived:
+            self._derived["complement"] = _Complement(self)
+        return self._derived["complement"]
 
     def power(self, exponent: int) -> Probability:
-        """p^exponent."""
+        """p^exponent for a whole exponent >= 0."""
+        if _whole(exponent, "an exponent") == 0:
+            return _rational(Fraction(1))
         grown = self._slack + 1 + len(str(exponent))
         return self._derive(f"power {exponent}", lambda c: c.power(self.evaluate(c), exponent), grown)
 
-    def odds_share(self) -> Probability:
-        """p / (1 + p)."""
-        return self._derive("odds share", lambda c: _odds_share(self.evaluate(c), c), self._slack + 1)
+    def odds_share(self, weight: int = 1) -> Probability:
+        """w p / (1 + w p) for a whole weight w >= 0."""
+        if _whole(weight, "a weight") == 0:
+            return _rational(Fraction(0))
+        grown = self._slack + 1 + len(str(weight))
+        return self._derive(f"odds share {weight}", lambda c: _odds_share(weight, self.evaluate(c), c), grown)
 
     def __float__(self) -> float:
         if self._float is None:
@@ -89,8 +102,34 @@ def _context(digits: int) -> Context:
     return Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
-def _odds_share(p: Decimal, c: Context) -> Decimal:
-    return c.divide(p, c.add(Decimal(1), p))
+def _whole(number: int, what: str) -> int:
+    if number < 0:
+        raise InputError(f"{what} of a probability must be a whole number >= 0, got {number}")
+    return number
+
+
+def _odds_share(weight: int, p: Decimal, c: Context) -> Decimal:
+    odds = c.multiply(Decimal(weight), p)
+    return c.divide(odds, c.add(Decimal(1), odds))
+
+
+class _Complement(Probability):
+    """1 - p, whose digits are those of p turned over; sharp also where p is far smaller than any precision."""
+
+    def __init__(self, of: Probability) -> None:
+        super().__init__(lambda c: c.subtract(Decimal(1), of.evaluate(c)), of._slack)
+        self._of = of
+
+    def _floor(self, bits: int) -> int:
+        return (1 << bits) - self._of.floor(bits) - (not self._of.ends_by(bits))
+
+    def ends_by(self, bits: int) -> bool:
+        """As p does."""
+        return self._of.ends_by(bits)
+
+    def complement(self) -> Probability:
+        """p."""
+        return self._of
 
 
 def _decimal(x: Fraction, c: Context) -> Decimal:
@@ -121,22 +160,63 @@ class _Rational(Probability):
     def _floor(self, bits: int) -> int:
         return (self._value.numerator << bits) // self._value.denominator
 
+    def ends_by(self, bits: int) -> bool:
+        """True for multiples of 2^-bits."""
+        return (self._value.numerator << bits) % self._value.denominator == 0
+
     def complement(self) -> Probability:
         """1 - p."""
         return _rational(1 - self._value)
 
     def power(self, exponent: int) -> Probability:
-        """p^exponent, as a fraction while that is short; a longer one ends on no digit that is ever asked for."""
-        if exponent * self._value.denominator.bit_length() <= _LONG:
-            return _rational(self._value**exponent)
-        return super().power(exponent)
+        """p^exponent, as a fraction while that is short."""
+        long = _whole(exponent, "an exponent") * self._value.denominator.bit_length() > _LONG
+        if long and self._value not in (0, 1):
+            return _long_power(self._value, exponent)
+        return _rational(self._value ** min(exponent, _LONG))
 
-    def odds_share(self) -> Probability:
-        """p / (1 + p)."""
-        return _rational(self._value / (1 + self._value))
+    def odds_share(self, weight: int = 1) -> Probability:
+        """w p / (1 + w p)."""
+        odds = _whole(weight, "a weight") * self._value
+        return _rational(odds / (1 + odds))
+
+
+class _LongPower(Probability):
+    """p^e for a fraction 0 < p < 1 with more digits than one would write down.
+
+    With p = a/2^m and a odd, p^e ends at digit m e; up to there it is no multiple of the digit's unit and the search
+    ends, from there on the number is as long as the digits asked for. Other fractions have powers that never end.
+    (a^e/b^e)/(1 + a^e/b^e) = a^e/(a^e + b^e) never ends either for e > 1: no sum of two such powers is a power of two.
+    """
+
+    def __init__(self, value: Fraction, exponent: int) -> None:
+        super().__init__(lambda c: c.power(_decimal(value, c), exponent), 4 + len(str(exponent)))
+        self._value, self._exponent = value, exponent
+
+    def _floor(self, bits: int) -> int:
+        if not self.ends_by(bits):
+            return super()._floor(bits)
+        length = (self._value.denominator.bit_length() - 1) * self._exponent
+        return int(self._value.numerator**self._exponent) << (bits - length)
+
+    def ends_by(self, bits: int) -> bool:
+        """True from digit m e on, if p is a multiple of 2^-m."""
+        below = self._value.denominator
+        return below & (below - 1) == 0 and (below.bit_length() - 1) * self._exponent <= bits
+
+    def power(self, exponent: int) -> Probability:
+        """p^(e * exponent)."""
+        return super().power(0) if exponent == 0 else _long_power(self._value, self._exponent * exponent)
+
+    def odds_share(self, weight: int = 1) -> Probability:
+        """p^e / (1 + p^e); other weights are refused, as nothing says whether their digits end."""
+        if weight != 1:
+            raise InputError(f"a long power of a fraction has odds of weight 1 only, got {weight}")
+        return super().odds_share()
 
 
 _rational = lru_cache(maxsize=1024)(_Rational)
+_long_power = lru_cache(maxsize=1024)(_LongPower)
 
 
 def probability(p: Probability | Fraction | float) -> Probability:

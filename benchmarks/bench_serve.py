@@ -1,7 +1,8 @@
-"""Load: single-node label queries to the guarded server against a bare FastAPI endpoint, in one run.
+"""Load: the command `edgeveil serve` against a bare FastAPI endpoint, over real sockets, in one run.
 
-Both run under the same uvicorn in a process of their own; the client keeps a few connections busy. The bare endpoint
-parses the same body and looks up the same label, and does nothing else: no key, no ledger, no guard, no log.
+The server is started as users start it. The bare endpoint runs under uvicorn, parses the same body, asks the same
+engine for the same answer and does nothing else: no key, no ledger, no guard, no log. Clients keep their connections
+and ask one node at a time: about its stored features, or about one changed row.
 
     python benchmarks/bench_serve.py [--quick]
 """
@@ -11,158 +12,192 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
 import os
-import socket
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import uvicorn
-from fastapi import FastAPI
 from pydantic import BaseModel
 
-RESULTS = Path(__file__).parent / "results"
-CONNECTIONS = 8
-NODES = 2000
+HERE = Path(__file__).parent
+GRAPHS = ("cora", "pubmed")
+CONNECTIONS = (1, 16)
+BODIES = 64
 
 
 class Ask(BaseModel):
     """Body of the bare endpoint."""
 
     nodes: list[int]
+    features: list[list[float]] | None = None
 
 
-def make_release() -> Any:
-    """A small GCN; its labels are what both servers answer."""
-    import edgeveil as ev
+def bare(folder: str) -> None:
+    """The least a FastAPI endpoint can do for the same answer; prints its address."""
+    import uvicorn
+    from fastapi import FastAPI
 
-    rng = np.random.default_rng(0)
-    graph = ev.Graph.from_edges(
-        np.unique(np.sort(rng.integers(0, NODES, (2, 3 * NODES)), axis=0), axis=1),
-        x=rng.standard_normal((NODES, 16)), y=rng.integers(0, 5, NODES),
-    )  # fmt: skip
-    return ev.defend(graph, "lapgraph", epsilon=4.0, model="gcn")
+    from edgeveil.release.release import Release
+    from edgeveil.serve.engine import Engine
+    from edgeveil.serve.listener import listen
+    from edgeveil.serve.policy import probabilities
+    from edgeveil.serve.wire import Query
 
-
-def run_guarded(folder: str, port: int) -> None:
-    """The real server on a real release and ledger."""
-    from edgeveil.serve.config import load_settings
-    from edgeveil.serve.server import make_server
-
-    make_server(load_settings(release=Path(folder) / "r", state=Path(folder) / "s", output="labels", port=port)).run()
-
-
-def run_bare(folder: str, port: int) -> None:
-    """The least a FastAPI endpoint can do for the same answer."""
-    labels = np.load(Path(folder) / "labels.npy")
-    app = FastAPI()
+    engine, app = Engine(Release.load(folder)), FastAPI()
 
     @app.post("/v1/predict")
     async def predict(ask: Ask) -> dict[str, Any]:
-        return {"kind": "labels", "nodes": ask.nodes, "labels": labels[ask.nodes].tolist()}
+        nodes = np.asarray(ask.nodes)
+        features = None if ask.features is None else np.asarray(ask.features)
+        query = Query(nodes, features, nodes)
+        logits = engine.stored(query) if features is None else engine.answer(query, engine.change(query))
+        return {"kind": "probabilities", "nodes": ask.nodes, "values": probabilities(logits, False).tolist()}
 
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
+    socket = listen("127.0.0.1", 0)
+    print(f"bare on http://127.0.0.1:{socket.getsockname()[1]}", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[socket])
 
 
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def process(words: list[str], log: Path) -> Iterator[str]:
+    """The address of a server that runs while the block does."""
+    with log.open("wb") as out:
+        child = subprocess.Popen([sys.executable, *words], stdout=out, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(2400):
+            said = log.read_text()
+            if " on http" in said or child.poll() is not None:
+                break
+            time.sleep(0.05)
+        url = said.split(" on ", 1)[1].split()[0]
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{url}/openapi.json", timeout=5).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield url
+    finally:
+        child.terminate()
+        child.wait(30)
 
 
-async def load(port: int, key: str, seconds: float) -> tuple[float, float]:
+async def load(url: str, head: str, bodies: list[bytes], connections: int, seconds: float) -> tuple[float, float]:
     """Requests per second and the 99th percentile of latency in milliseconds."""
     times: list[float] = []
     end = time.perf_counter() + seconds
+    port = int(url.rsplit(":", 1)[1])
 
-    async def client(seed: int) -> None:
-        rng = np.random.default_rng(seed)
+    async def client(turn: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while (started := time.perf_counter()) < end:
-            body = b'{"nodes":[%d]}' % rng.integers(NODES)
-            head = f"POST /v1/predict HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
-            head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-            writer.write(head.encode() + body)
+            body = bodies[turn % len(bodies)]
+            writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
             answer = await reader.readuntil(b"\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 200"), answer
             at = answer.lower().index(b"content-length:") + 15
-            await reader.readexactly(int(answer[at : answer.index(b"\r\n", at)]))
+            rest = await reader.readexactly(int(answer[at : answer.index(b"\r\n", at)]))
+            if not answer.startswith(b"HTTP/1.1 200"):
+                raise SystemExit(f"{answer.decode()}{rest.decode()}")
             times.append(time.perf_counter() - started)
+            turn += 1
         writer.close()
 
     before = time.perf_counter()
-    await asyncio.gather(*(client(i) for i in range(CONNECTIONS)))
+    await asyncio.gather(*(client(7 * i) for i in range(connections)))
     return len(times) / (time.perf_counter() - before), 1000 * float(np.quantile(times, 0.99))
 
 
-def wait_for(port: int) -> None:
-    """Until the server accepts connections."""
-    for _ in range(600):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit("a server did not start")
+def make_bodies(release: Any, kind: str) -> list[bytes]:
+    """Questions about one node each; changed rows are other nodes' rows."""
+    rng = np.random.default_rng(0)
+    nodes = rng.integers(0, release.num_nodes, BODIES).tolist()
+    if kind == "stored":
+        return [json.dumps({"nodes": [node]}).encode() for node in nodes]
+    rows = np.asarray(release.matrix.rows(rng.integers(0, release.num_nodes, BODIES)), float)
+    return [json.dumps({"nodes": [n], "features": [r.tolist()]}).encode() for n, r in zip(nodes, rows, strict=True)]
 
 
-def measure(folder: str, key: str, rounds: int, seconds: float) -> dict[str, Any]:
+def compare(urls: dict[str, str], key: str, bodies: list[bytes], connections: int, quick: bool) -> dict[str, Any]:
     """Alternate between the two servers, so that noise of the machine hits both."""
-    ports = {"guarded": free_port(), "bare": free_port()}
-    spawn = multiprocessing.get_context("spawn")
-    workers = [
-        spawn.Process(target=target, args=(folder, ports[name]), daemon=True)
-        for name, target in (("guarded", run_guarded), ("bare", run_bare))
-    ]
-    for worker in workers:
-        worker.start()
-    try:
-        for port in ports.values():
-            wait_for(port)
-            asyncio.run(load(port, key, 0.5))
-        got: dict[str, list[tuple[float, float]]] = {"guarded": [], "bare": []}
-        for _ in range(rounds):
-            for name, port in ports.items():
-                got[name].append(asyncio.run(load(port, key, seconds)))
-    finally:
-        for worker in workers:
-            worker.terminate()
-            worker.join()
-    ratios = [a[0] / b[0] for a, b in zip(got["guarded"], got["bare"], strict=True)]
-    facts: dict[str, Any] = {"ratio": statistics.median(ratios), "ratios": ratios, "connections": CONNECTIONS}
+    head = f"POST /v1/predict HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n"
+    got: dict[str, list[tuple[float, float]]] = {name: [] for name in urls}
+    for url in urls.values():
+        asyncio.run(load(url, head, bodies, connections, 0.5))
+    for _ in range(2 if quick else 5):
+        for name, url in urls.items():
+            got[name].append(asyncio.run(load(url, head, bodies, connections, 1.0 if quick else 3.0)))
+    ratios = [ours[0] / theirs[0] for ours, theirs in zip(got["edgeveil"], got["bare"], strict=True)]
+    facts: dict[str, Any] = {"ratio": statistics.median(ratios), "ratios": ratios}
     for name, runs in got.items():
         facts[name] = {"rps": statistics.median(r for r, _ in runs), "p99_ms": statistics.median(p for _, p in runs)}
     return facts
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Run, print the ratio, write the JSON file."""
+def prepare(name: str, folder: Path) -> tuple[Any, str, str]:
+    """A sound release of a graph (or of its twin, where the graph is not at hand), its label, and a key."""
+    import edgeveil as ev
+    from edgeveil.errors import DatasetUnavailable
+    from edgeveil.serve.auth import KeyStore
+    from edgeveil.serve.database import Database
+
+    try:
+        graph, label = ev.load(name), name
+    except DatasetUnavailable:
+        graph, label = ev.load(f"{name}-twin"), f"{name} (synthetic twin)"
+    release = ev.defend(graph, "lapgraph", epsilon=8.0, model="gcn")
+    release.save(folder / "release")
+    database = Database(f"sqlite:///{folder / 'state' / 'ledger.db'}")
+    key, _ = KeyStore(database).add("load", "query")
+    database.close()
+    return release, label, key
+
+
+def measure(name: str, quick: bool) -> Iterator[dict[str, Any]]:
+    """All four cells of one graph."""
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        release, label, key = prepare(name, folder)
+        ours = ["-m", "edgeveil", "serve", str(folder / "release"), "--state", str(folder / "state"), "--port", "0"]
+        theirs = [__file__, "--bare", str(folder / "release")]
+        with process(ours, folder / "ours") as mine, process(theirs, folder / "theirs") as other:
+            for kind in ("stored", "changed"):
+                bodies = make_bodies(release, kind)
+                for connections in CONNECTIONS:
+                    facts = compare({"edgeveil": mine, "bare": other}, key, bodies, connections, quick)
+                    yield {"graph": label, "kind": kind, "connections": connections, **facts}
+
+
+def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
+    """Run, print the ratios, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(argv).quick
+    parser.add_argument("--bare", metavar="RELEASE", help="be the bare endpoint")
+    options = parser.parse_args(argv)
+    if options.bare:
+        bare(options.bare)
+        return []
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with tempfile.TemporaryDirectory() as folder:
-        release = make_release()
-        release.save(Path(folder) / "r")
-        np.save(Path(folder) / "labels.npy", release.predict().argmax(axis=1))
-        from edgeveil.serve.auth import KeyStore
-        from edgeveil.serve.database import Database
-
-        database = Database(f"sqlite:///{folder}/s/ledger.db")
-        key, _ = KeyStore(database).add("load", "query")
-        database.close()
-        facts = measure(folder, key, 2 if quick else 5, 1.5 if quick else 3.0)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "serve.json").write_text(json.dumps(facts, indent=1) + "\n")
-    for name in ("guarded", "bare"):
-        print(f"{name:8} {facts[name]['rps']:7.0f} requests/s, p99 {facts[name]['p99_ms']:.1f} ms")
-    print(f"guarded server / bare FastAPI throughput, single-node label queries: {facts['ratio']:.2f}")
-    return facts
+    rows: list[dict[str, Any]] = []
+    for name in GRAPHS[:1] if options.quick else GRAPHS:
+        for row in measure(name, options.quick):
+            rows.append(row)
+            print(
+                f"{row['graph']:8} {row['kind']:8} {row['connections']:2} connections: "
+                f"{row['edgeveil']['rps']:6.0f} requests/s (p99 {row['edgeveil']['p99_ms']:.1f} ms), "
+                f"bare FastAPI {row['bare']['rps']:6.0f} ({row['bare']['p99_ms']:.1f} ms): ratio {row['ratio']:.2f}",
+                flush=True,
+            )
+    (HERE / "results").mkdir(exist_ok=True)
+    (HERE / "results" / "serve.json").write_text(json.dumps(rows, indent=1) + "\n")
+    return rows
 
 
 if __name__ == "__main__":

@@ -90,9 +90,11 @@ def engine(d: dict[str, Any]) -> Iterator[Line]:
             yield what, f"{found['factor']:.1f}×", "≥ 3×"
 
 
-def serve(d: dict[str, Any]) -> Iterator[Line]:
-    """The guarded server."""
-    yield "guarded server, share of bare FastAPI's throughput", f"{d['ratio']:.2f}", ""
+def serve(d: list[dict[str, Any]]) -> Iterator[Line]:
+    """The server as users start it."""
+    for row in d:
+        what = f"`edgeveil serve` on {row['graph']}, {row['kind']} rows, {row['connections']} connections, against bare FastAPI"
+        yield what, f"{row['ratio']:.2f}", "≥ 1.0" if row["kind"] == "stored" else "≥ 0.8"
 
 
 PARTS = (training, scaling, linkteller, mechanisms, lpgnet, graphprivatizer, engine, serve)

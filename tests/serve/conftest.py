@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import socket
+import contextlib
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +17,11 @@ import numpy as np
 import pytest
 
 import edgeveil as ev
+from edgeveil.serve.auth import KeyStore
 from edgeveil.serve.config import Settings, load_settings
 from edgeveil.serve.database import Database
 from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.listener import listen
 from edgeveil.serve.server import make_server
 from edgeveil.serve.service import Service
 
@@ -88,8 +92,7 @@ def live(tmp_path: Path, plain_release: ev.Release) -> Iterator[Callable[..., Li
 
 
 def launch(release: ev.Release, settings: Settings) -> Live:
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    listener = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     server = make_server(settings, release)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -107,3 +110,53 @@ def launch(release: ev.Release, settings: Settings) -> Live:
         listener.close()
 
     return Live(url, server.config.app.state.service, settings, client, stop)  # type: ignore[union-attr]
+
+
+@dataclass
+class Command:
+    """The command `edgeveil serve` as a process of its own, on a port of its choice."""
+
+    url: str
+    state: Path
+    child: subprocess.Popen[bytes]
+    log: Path
+
+    def key(self, tenant: str = "bob", role: str = "query", **limits: Any) -> dict[str, str]:
+        database = Database(f"sqlite:///{self.state / 'ledger.db'}")
+        try:
+            return {"authorization": f"Bearer {KeyStore(database).add(tenant, role, **limits)[0]}"}
+        finally:
+            database.close()
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    """Factory: `command(release, "--output", "logits")` waits until the process is ready."""
+    running: list[Command] = []
+
+    def start(release: ev.Release, *options: str) -> Command:
+        if not (tmp_path / "release").exists():
+            release.save(tmp_path / "release")
+        log, state = tmp_path / f"log-{len(running)}", tmp_path / "state"
+        words = [sys.executable, "-m", "edgeveil", "serve", str(tmp_path / "release"), "--state", str(state)]
+        with log.open("wb") as out:
+            child = subprocess.Popen([*words, "--port", "0", *options], stdout=out, stderr=out)
+        for _ in range(2400):
+            said = log.read_text()
+            if " on http" in said:
+                break
+            assert child.poll() is None, said
+            time.sleep(0.05)
+        running.append(Command(said.split(" on ", 1)[1].split()[0], state, child, log))
+        with httpx.Client(trust_env=False) as client:
+            for _ in range(600):
+                with contextlib.suppress(httpx.TransportError):
+                    if client.get(f"{running[-1].url}/readyz").status_code == 200:
+                        return running[-1]
+                time.sleep(0.05)
+        raise AssertionError(log.read_text())
+
+    yield start
+    for server in running:
+        server.child.kill()
+        server.child.wait(30)

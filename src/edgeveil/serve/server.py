@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from typing import Any
 
 import h11
@@ -14,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from edgeveil.errors import UsageError
 from edgeveil.serve.app import create_app
 from edgeveil.serve.config import Settings
+from edgeveil.serve.listener import listen
 
 __all__ = ["make_server", "run"]
 
@@ -82,13 +82,7 @@ def make_server(settings: Settings, release: Any = None) -> uvicorn.Server:
 def run(settings: Settings) -> None:
     """Serve until interrupted."""
     server = make_server(settings)
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-    except OSError as error:
-        raise UsageError(f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}") from error
+    listener = listen(settings.host, settings.port)
     scheme = "https" if settings.tls_cert is not None else "http"
     port = listener.getsockname()[1]
     print(f"serving {settings.release} on {scheme}://{settings.host}:{port}", flush=True)

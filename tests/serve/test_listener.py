@@ -1,0 +1,41 @@
+"""The command's own socket: answers leave at once, and an address that cannot be had is one sentence."""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+import edgeveil as ev
+from edgeveil.errors import UsageError
+from edgeveil.serve.listener import listen
+
+
+def test_accepted_connections_are_known_to_be_tcp() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+
+
+@pytest.mark.timeout(120)
+def test_kept_alive_answers_of_the_command_do_not_wait(command: Callable[..., Any], noisy_release: ev.Release) -> None:
+    server = command(noisy_release)
+    times = []
+    with httpx.Client(base_url=server.url, headers=server.key(), trust_env=False) as client:
+        for _ in range(60):
+            started = time.perf_counter()
+            assert client.post("/v1/predict", json={"nodes": [1]}).status_code == 200
+            times.append(time.perf_counter() - started)
+    assert statistics.median(times) < 0.03  # a delayed acknowledgement alone takes 40 ms
+
+
+def test_an_address_in_use_is_one_sentence(live: Callable[..., Any]) -> None:
+    port = int(live().url.rsplit(":", 1)[1])
+    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}"):
+        listen("127.0.0.1", port)
+    with pytest.raises(UsageError, match="cannot listen on nowhere"):
+        listen("nowhere.invalid", 0)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import scipy.sparse as sp
 
 from edgeveil.defences.job import Job, cut
+from edgeveil.defences.renewal import Renewal
+from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.assemble import build
 from edgeveil.models.base import Model
@@ -47,6 +49,13 @@ class Defence(ABC):
     @abstractmethod
     def release(self, job: Job) -> Release:
         """Train under this defence and return what may be published."""
+
+    def renewal(self, seed: int | None = None) -> Renewal:
+        """How a release of this defence answers for another graph; refused unless the method proves a way."""
+        raise InputError(
+            f"no renewal is proved for {registered_name(self)!r}: its release cannot be applied to another graph; "
+            "make a new release"
+        )
 
 
 DEFENCES: Registry[Defence] = Registry("defence", "edgeveil.defences", "edgeveil.defences")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES, EdgeMechanism
+from edgeveil.defences.renewal import Renewal, perturb_again
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.graph.compact import CHUNK, UpperBuilder, available_memory, edge_ranks
 from edgeveil.graph.graph import Graph
@@ -115,6 +116,10 @@ class EdgeRand(EdgeMechanism):
             randomness=SECURE if seed is None else SEEDED,
             reference=self.reference,
         )
+
+    def renewal(self, seed: int | None = None) -> Renewal:
+        """The new graph is perturbed once."""
+        return perturb_again(self)
 
 
 def _noisy_ranks(graph: Graph, flip: Probability, noise: Noise) -> Iterator[Int]:

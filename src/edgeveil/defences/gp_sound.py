@@ -18,16 +18,19 @@ from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES
 from edgeveil.defences.buckets import choose_plan
-from edgeveil.defences.local import ONE_ENTRY, Lists, LocalMechanism
+from edgeveil.defences.local import BOTH, FEATURES, ONE_ENTRY, Lists, LocalMechanism
 from edgeveil.defences.local_audit import rewired
 from edgeveil.defences.perturbed import directed_csr
+from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
+from edgeveil.privacy.multibit import check_unit_range, multi_bit
 from edgeveil.privacy.noise import Noise, noise_for
+from edgeveil.release.predictors import GraphPredictor
 from edgeveil.seeds import Seed
 from edgeveil.values import is_number, is_whole
 
@@ -155,6 +158,29 @@ class BucketResponse(LocalMechanism):
             reference=self.reference,
         )
 
+    def renewal(self, seed: int | None = None) -> Renewal:
+        """The new lists are sent once; new features of a release with private ones go through their noise first."""
+        return Renewal(2 * self.per_entry, self._renew, self._check_renewal)
+
+    def _check_renewal(self, snapshot: Snapshot) -> None:
+        if snapshot.fresh and not math.isinf(self.epsilon_x):
+            check_unit_range(snapshot.x)
+
+    def _renew(self, snapshot: Snapshot) -> Renewed:
+        """Features the release has stored were paid for; buckets of either kind are made of what was sent."""
+        x, old = snapshot.x, snapshot.release
+        assert isinstance(old.predictor, GraphPredictor)
+        spent = {ONE_ENTRY: self.per_entry}
+        if snapshot.fresh and not math.isinf(self.epsilon_x):
+            x = multi_bit(x, self.epsilon_x, noise_for(snapshot.noise_seed("features")))
+            spent |= dict.fromkeys((FEATURES, BOTH), exact(self.epsilon_x))
+        directed, _ = self.lists(snapshot.graph, x, noise_for(snapshot.noise_seed("lists")))
+        charges = self.mechanism_guarantee(snapshot.seed).charges
+        guarantee = composed(old.guarantee, tuple(c._replace(on=SNAPSHOT) for c in charges), snapshot.seed)
+        also = tuple(_with_snapshot(g, spent.get(g.unit), guarantee.randomness) for g in guarantee.also)
+        predictor = GraphPredictor(old.predictor.spec, old.predictor.model, directed)
+        return Renewed(predictor, x, replace(guarantee, also=also))
+
     # -- hooks of `edgeveil.privacy.verify` ---------------------------------------------------------------------
 
     def audit_variant(self) -> BucketResponse:
@@ -178,3 +204,13 @@ class BucketResponse(LocalMechanism):
     def canary_scores(self, graph: Graph, pairs: Int, rng: Seed) -> NDArray[np.float64]:
         """Abstains, see `canary_silence`."""
         return np.zeros(pairs.shape[1])
+
+
+def _with_snapshot(promise: Guarantee, spent: Fraction | None, randomness: str) -> Guarantee:
+    """A promise in another unit after a snapshot spent on it too (None: it did not)."""
+    if spent is None:
+        return promise
+    assert promise.claimed_epsilon is not None
+    total = exact(promise.claimed_epsilon) + spent
+    said = "; ".join(filter(None, [promise.composition, f"{float(spent):g} more for the snapshot, which adds up"]))
+    return replace(promise, claimed_epsilon=float(total), composition=said, randomness=randomness)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES, EdgeMechanism
+from edgeveil.defences.renewal import Renewal, perturb_again
 from edgeveil.errors import InputError
 from edgeveil.graph.compact import UpperBuilder, edge_ranks, has_pairs
 from edgeveil.graph.graph import Graph
@@ -92,6 +93,10 @@ class LapGraph(EdgeMechanism):
             randomness=SECURE if seed is None else SEEDED,
             reference=self.reference,
         )
+
+    def renewal(self, seed: int | None = None) -> Renewal:
+        """The new graph is perturbed once."""
+        return perturb_again(self)
 
     def audit_variant(self) -> LapGraph:
         """For tiny graphs: half of epsilon for the count, lest its noise hide the cells."""

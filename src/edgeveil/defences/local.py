@@ -43,6 +43,7 @@ __all__ = ["ONE_ENTRY", "PER_ENTRY", "LocalMechanism", "without_kprop"]
 
 PER_ENTRY = "The claim is per entry of one node's list; an undirected edge stands in two lists"
 ONE_ENTRY = "one entry of one node's neighbour list"
+FEATURES, LABEL, BOTH = "one node's features", "one node's label", "one node's features and label"
 LPGNN = "Sajadmanesh & Gatica-Perez, Locally Private Graph Neural Networks, ACM CCS 2021"
 RANGE_NOTE = "The minimum and maximum of each feature column are taken as public"
 Lists = tuple[Any, dict[str, int]]
@@ -175,13 +176,13 @@ class LocalMechanism(EdgeMechanism):
     def node_guarantees(self, seed: Seed) -> tuple[Guarantee, ...]:
         """Sound promises per node: features (LPGNN Theorem 3), label (k-ary randomised response), and both."""
         parts = [
-            (self.epsilon_x, "one node's features", "the multi-bit mechanism, once per node"),
-            (self.epsilon_y, "one node's label", "randomised response on the label, once per node"),
+            (self.epsilon_x, FEATURES, "the multi-bit mechanism, once per node"),
+            (self.epsilon_y, LABEL, "randomised response on the label, once per node"),
         ]
         parts = [part for part in parts if not math.isinf(part[0])]
         if len(parts) == 2:
             total = float(exact(self.epsilon_x) + exact(self.epsilon_y))
-            parts.append((total, "one node's features and label", "sequential: the two budgets add up"))
+            parts.append((total, BOTH, "sequential: the two budgets add up"))
         return tuple(
             Guarantee(
                 status="sound",

@@ -20,12 +20,14 @@ from edgeveil.defences.lpgnet_audit import Perturb, audit_cases, canary_scores, 
 from edgeveil.defences.lpgnet_stack import (
     Phase,
     answer,
+    ask_again,
     make_phases,
     query_epsilon,
     stack_settings,
     train_first,
     train_next,
 )
+from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
 from edgeveil.errors import InputError
 from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.graph.graph import Graph
@@ -98,10 +100,7 @@ class LPGNet(Defence):
 
     def release(self, job: Job) -> Release:
         """Train layer by layer; every query is charged before it is asked."""
-        if job.seed is None and self.noise == "continuous" and not math.isinf(self._epsilon):
-            raise InputError(
-                "continuous noise is floating point and never private: pass a seed, or use noise='discrete'"
-            )
+        self._check_noise(job.seed)
         if job.graph.multilabel and self.readout == "bayes":
             raise InputError("readout='bayes' needs one class per node; use readout='mlp' for multi-label graphs")
         started = time.perf_counter()
@@ -132,6 +131,37 @@ class LPGNet(Defence):
             contains_private_graph=budget.unlimited or self.variant == "published",
             notes=(*notes, *(() if reader is None else reader.notes), *self._storage_note(budget)),
         )  # fmt: skip
+
+    def renewal(self, seed: int | None = None) -> Renewal:
+        """One query per layer on the new graph, an equal share of epsilon each (Alg. 3)."""
+        if self.readout != "mlp":
+            raise InputError(
+                "a Bayesian read-out is fitted to its own graph; only readout='mlp' can answer for another"
+            )
+        if self.variant != "correct":
+            raise InputError(f"no renewal is proved for variant {self.variant!r} of lpgnet; make a new release")
+        check_epsilon(self.epsilon)
+        self._check_noise(seed)
+        return Renewal(Budget(self._epsilon).cap, self._renew)
+
+    def _renew(self, snapshot: Snapshot) -> Renewed:
+        old, budget = snapshot.release.predictor, Budget(self._epsilon)
+        assert isinstance(old, LPGNetPredictor)
+
+        def ask(clusters: NDArray[np.int64], layer: int) -> Float:
+            cost = budget.spend(budget.cap / self.layers, f"cluster-degree vectors, layer {layer}", on=SNAPSHOT)
+            counts = cluster_degrees(snapshot.graph, clusters, old.num_outputs)
+            return self.perturb_counts(counts, cost, snapshot.noise_seed(layer))
+
+        predictor = ask_again(old, snapshot.x, ask)
+        guarantee = composed(snapshot.release.guarantee, budget.charges, snapshot.seed)
+        return Renewed(predictor, snapshot.x, guarantee)
+
+    def _check_noise(self, seed: int | None) -> None:
+        if seed is None and self.noise == "continuous" and not math.isinf(self._epsilon):
+            raise InputError(
+                "continuous noise is floating point and never private: pass a seed, or use noise='discrete'"
+            )
 
     @property
     def _epsilon(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -21,10 +22,19 @@ from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.train import fit
 from edgeveil.privacy.budget import Budget
-from edgeveil.release.lpgnet_predictor import row_logits, stack_features
+from edgeveil.release.lpgnet_predictor import LPGNetPredictor, row_logits, stack_features
 from edgeveil.release.predictors import no_edges
 
-__all__ = ["Phase", "answer", "make_phases", "query_epsilon", "stack_settings", "train_first", "train_next"]
+__all__ = [
+    "Phase",
+    "answer",
+    "ask_again",
+    "make_phases",
+    "query_epsilon",
+    "stack_settings",
+    "train_first",
+    "train_next",
+]
 
 Float = NDArray[np.float64]
 
@@ -171,3 +181,15 @@ def answer(phase: Phase, model: Model) -> None:
     """Replace the phase's logits by those of the latest MLP."""
     x = phase.x if phase.features is None else FeatureMatrix.wrap(phase.features)
     phase.logits = row_logits(model, x)
+
+
+def ask_again(
+    old: LPGNetPredictor, x: FeatureMatrix, ask: Callable[[NDArray[np.int64], int], Float]
+) -> LPGNetPredictor:
+    """LPGNet Alg. 3 on a new graph: each layer's clusters come from the layer before; `ask` charges and answers."""
+    logits, features, stored = row_logits(old.models[0], x), None, []
+    for layer, model in enumerate(old.models[1:], start=1):
+        stored.append(ask(logits.argmax(axis=1), layer))
+        features = stack_features(features, logits, stored[-1])
+        logits = row_logits(model, FeatureMatrix.wrap(features))
+    return LPGNetPredictor(old.spec, old.models, stored)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import ClassVar
 
 from edgeveil.defences.base import DEFENCES, Defence, fit_model, make_release
 from edgeveil.defences.job import Job
+from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.release.predictors import TabularPredictor
 from edgeveil.release.release import Release
@@ -37,3 +39,14 @@ class FeatureOnly(Defence):
         )
         predictor = TabularPredictor(spec, model, job.inference.num_nodes)
         return make_release(self, job, predictor, guarantee, seconds=time.perf_counter() - started)
+
+    def renewal(self, seed: int | None = None) -> Renewal:
+        """Free: only features are read, and they are public."""
+        return Renewal(Fraction(0), _answer)
+
+
+def _answer(snapshot: Snapshot) -> Renewed:
+    old = snapshot.release.predictor
+    assert isinstance(old, TabularPredictor)
+    predictor = TabularPredictor(old.spec, old.model, snapshot.graph.num_nodes)
+    return Renewed(predictor, snapshot.x, snapshot.release.guarantee)

@@ -20,7 +20,7 @@ from edgeveil.privacy.budget import exact
 from edgeveil.privacy.noise import Noise
 from edgeveil.privacy.probability import logistic
 
-__all__ = ["BEST_RATE", "multi_bit", "rectifier_scale", "sampled_dimensions"]
+__all__ = ["BEST_RATE", "check_unit_range", "multi_bit", "rectifier_scale", "sampled_dimensions"]
 
 Int = NDArray[np.int64]
 BEST_RATE = 2.18
@@ -62,6 +62,16 @@ def _entries(x: FeatureMatrix, rows: Int, columns: Int) -> NDArray[np.float64]:
     return values if x.shift is None else values - x.shift[columns]
 
 
+def _check_unit(values: NDArray[Any]) -> None:
+    if len(values) and not (values.min() >= -1e-9 and values.max() <= 1 + 1e-9):
+        raise InputError("the multi-bit mechanism needs features in [0, 1]; scale them with their public range first")
+
+
+def check_unit_range(x: FeatureMatrix) -> None:
+    """Refuse features outside [0, 1] before any noise is drawn."""
+    _check_unit(x.toarray().ravel() if x.shift is not None or not x.is_sparse else x.values.data)
+
+
 def multi_bit(x: FeatureMatrix, epsilon: float, noise: Noise, sampled: int | None = None) -> FeatureMatrix:
     """Unbiased noisy copy of features in [0, 1]; epsilon-LDP for all features of one node together.
 
@@ -76,8 +86,7 @@ def multi_bit(x: FeatureMatrix, epsilon: float, noise: Noise, sampled: int | Non
     columns = np.sort(_subsets(noise, n, features, m), axis=1).ravel()
     rows = np.repeat(np.arange(n), m)
     values = _entries(x, rows, columns)
-    if len(values) and (values.min() < -1e-9 or values.max() > 1 + 1e-9):
-        raise InputError("the multi-bit mechanism needs features in [0, 1]; scale them with their public range first")
+    _check_unit(values)
     truth = noise.integers(0, _UNIT, n * m) < values * _UNIT
     lie = noise.bernoulli(logistic(exact(epsilon) / m), n * m)
     signs = np.where(truth ^ lie, 1.0, -1.0)

@@ -148,7 +148,7 @@ class Snapshots:
         """Charge, compute, save, enter; returns the snapshot and its charge."""
         self._check_features(request)
         graph = request.graph()
-        cost = renewal_epsilon(self._release, request.epsilon)
+        cost = renewal_epsilon(self._release, request.epsilon, graph)
         spend = self._ledger.spend(
             tenant=tenant, key_id=key_id, what=f"snapshot {request.name}", epsilon=cost, token=token,
             edge_set=self.check_edge_set(request.edge_set), digest=request.digest(),

@@ -26,17 +26,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 
 import edgeveil as ev
-from edgeveil.bench import run as runs
-from edgeveil.bench.config import AttackConfig
-from edgeveil.bench.executors import make_executor
-from edgeveil.bench.papers import BOOKS
-from edgeveil.bench.papers.base import Cell
-from edgeveil.bench.reproduce import needed
-from edgeveil.bench.store import Store
-from edgeveil.bench.sweep import carry_on
-from edgeveil.bench.tasks import Task
 from edgeveil.defences import lpgnet_stack
 from edgeveil.models.memo import Memo
+from edgeveil.papers.books import BOOKS
+from edgeveil.papers.recipes import Cell
+from edgeveil.papers.reproduce import needed
+from edgeveil.runs import measure as runs
+from edgeveil.runs.executors import make_executor
+from edgeveil.runs.run_config import AttackConfig
+from edgeveil.runs.store import Store
+from edgeveil.runs.sweep import carry_on
+from edgeveil.runs.tasks import Task
 
 RESULTS = Path(__file__).parent / "results"
 

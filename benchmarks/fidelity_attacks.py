@@ -23,14 +23,14 @@ import scipy.sparse as sp
 
 from edgeveil.attacks import density
 from edgeveil.attacks.api import attack
-from edgeveil.bench.agreement import compare
-from edgeveil.bench.published import Published, published
 from edgeveil.defences.api import defend
 from edgeveil.graph.datasets import load
 from edgeveil.graph.features import Scaling
 from edgeveil.graph.graph import Graph
 from edgeveil.metrics import at_belief, protocol, ranking, top_share
 from edgeveil.models.presets import preset
+from edgeveil.papers.agreement import compare
+from edgeveil.papers.published import Published, published
 from edgeveil.release.predictors import GraphPredictor
 from edgeveil.release.release import Release
 from edgeveil.release.target import Target

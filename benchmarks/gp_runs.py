@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 import edgeveil as ev
-from edgeveil.bench.papers.graphprivatizer import CODE
 from edgeveil.defences.api import make_defence
 from edgeveil.defences.local import LocalMechanism, without_kprop
 from edgeveil.graph.graph import Graph
@@ -21,6 +20,7 @@ from edgeveil.models.drop import Drop
 from edgeveil.models.presets import preset
 from edgeveil.models.structure import Structure
 from edgeveil.models.train import fit
+from edgeveil.papers.graphprivatizer_tables import CODE
 from edgeveil.release.predictors import GraphPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import derive, stream
@@ -52,7 +52,7 @@ class Recording(Drop):
 def published_pairs(graph: Graph, size: int, seed: int) -> PairSample:
     """The authors' pairs: uniform edges; non-edges among the first 2E places of the matrix that hold none.
 
-    The same sets as `edgeveil.bench.score.first_rows_pairs` but other draws from them, kept so that stored runs stay
+    The same sets as `edgeveil.runs.score.first_rows_pairs` but other draws from them, kept so that stored runs stay
     comparable with new ones of the same seed.
     """
     rng = stream(seed, "published pairs")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from edgeveil.bench.config import AttackConfig
-from edgeveil.bench.plan import Grid, Plan
+from edgeveil.runs.plan import Grid, Plan
+from edgeveil.runs.run_config import AttackConfig
 
 PAGE = Path(__file__).parents[1] / "docs" / "sweeps.md"
 

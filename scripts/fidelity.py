@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from edgeveil.bench.export import write_table
-from edgeveil.bench.papers import BOOKS
-from edgeveil.bench.papers.base import Mode
-from edgeveil.bench.reproduce import Judged, TableResult, reproduce
-from edgeveil.bench.store import Store
-from edgeveil.bench.tables import cell_rows
-from edgeveil.bench.tasks import Outcome, Task
 from edgeveil.graph.datasets import load
 from edgeveil.graph.graph import Graph
+from edgeveil.papers.books import BOOKS
+from edgeveil.papers.recipes import Mode
+from edgeveil.papers.render import cell_rows
+from edgeveil.papers.reproduce import Judged, TableResult, reproduce
+from edgeveil.runs.row_files import write_table
+from edgeveil.runs.store import Store
+from edgeveil.runs.tasks import Outcome, Task
 
 PAGE = Path(__file__).parents[1] / "docs" / "fidelity.md"
 FLAGS = {"quick": " --quick", "default": "", "full": " --full"}

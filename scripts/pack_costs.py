@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from edgeveil.bench.costs import pack
-from edgeveil.bench.store import Store
+from edgeveil.runs.costs import pack
+from edgeveil.runs.store import Store
 
-TARGET = Path(__file__).parents[1] / "src" / "edgeveil" / "bench" / "data" / "costs.json"
+TARGET = Path(__file__).parents[1] / "src" / "edgeveil" / "runs" / "data" / "costs.json"
 
 
 def main(paths: list[str]) -> None:

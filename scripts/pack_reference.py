@@ -1,7 +1,7 @@
 """Pack the published figures of the three papers into the package: python scripts/pack_reference.py SOURCE_FOLDER.
 
 SOURCE_FOLDER holds one tidy CSV per paper (one printed figure per line). Only figures and what identifies them are
-kept, in our own names; cells that the papers themselves contradict get a code (see `edgeveil.bench.published`).
+kept, in our own names; cells that the papers themselves contradict get a code (see `edgeveil.papers.published`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import sys
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "src" / "edgeveil" / "bench" / "data" / "published.csv.gz"
+TARGET = Path(__file__).parents[1] / "src" / "edgeveil" / "papers" / "data" / "published.csv.gz"
 COLUMNS = (
     "paper", "table", "dataset", "model", "mechanism", "epsilon", "degree", "belief", "layers", "alpha", "delta",
     "attack", "metric", "mean", "std", "runs", "unit", "doubt",

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from edgeveil.graph.graph import Graph
+from zoo import three_classes
+
 
 def data_root() -> Path | None:
     """Where the real graphs are, if anywhere."""
@@ -22,3 +25,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="slow: set EDGEVEIL_SLOW=1 or use -m slow"))
         if "data" in item.keywords and not have_data:
             item.add_marker(pytest.mark.skip(reason="needs the real graphs: set EDGEVEIL_DATA"))
+
+
+@pytest.fixture(scope="session")
+def toy() -> Graph:
+    """The graph that tests of runs, audits and papers share."""
+    return three_classes()

@@ -12,7 +12,21 @@ import pytest
 import edgeveil
 
 PACKAGE = Path(edgeveil.__file__).parent
-ORDER = ["graph", "privacy", "metrics", "models", "release", "defences", "attacks", "bench", "report", "serve", "cli"]
+ORDER = [
+    "graph",
+    "privacy",
+    "metrics",
+    "models",
+    "release",
+    "defences",
+    "attacks",
+    "runs",
+    "audits",
+    "papers",
+    "report",
+    "serve",
+    "cli",
+]
 WALL = {"edgeveil.release.target", "edgeveil.errors", "edgeveil.registry", "edgeveil.seeds"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

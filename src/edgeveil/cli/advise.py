@@ -34,7 +34,7 @@ from edgeveil.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from edgeveil.bench.advise import Advice
+    from edgeveil.audits.advise import Advice
     from edgeveil.graph.graph import Graph
 
 
@@ -72,7 +72,7 @@ def advise(
 
     For the owner of the graph: not private.
     """
-    from edgeveil.bench.audit import AuditPlan
+    from edgeveil.audits.audit import AuditPlan
     from edgeveil.report.api import make_advice
 
     private = load_graph(
@@ -99,7 +99,7 @@ def advise(
 def _print(advice: Advice) -> None:
     from rich.table import Table
 
-    from edgeveil.bench.advise import rank
+    from edgeveil.audits.advise import rank
     from edgeveil.report.figures import percent
 
     table = Table(title=f"smallest epsilon above {advice.floor:.3f} ({advice.floor_is})", title_justify="left")

@@ -36,10 +36,10 @@ from edgeveil.cli.common import (
 from edgeveil.errors import EdgeveilError, MissingExtra, UsageError
 
 if TYPE_CHECKING:
-    from edgeveil.bench.audit import AuditPlan
-    from edgeveil.bench.tasks import Outcome
+    from edgeveil.audits.audit import AuditPlan
     from edgeveil.graph.graph import Graph
     from edgeveil.report.data import AuditData
+    from edgeveil.runs.tasks import Outcome
 
 EXAMPLE = """Example: edgeveil audit cora --defence none,mlp,lapgraph,lpgnet-2 --epsilon 2,4,8 --runs 3 --out audit
 
@@ -96,7 +96,7 @@ def audit(
 
     For the owner of the graph: the results are computed from the private edges and are not private themselves.
     """
-    from edgeveil.bench.audit import AuditPlan
+    from edgeveil.audits.audit import AuditPlan
 
     default = None if edges else default_graph(data_root)
     train = load_graph(
@@ -123,7 +123,7 @@ def audit(
         results = audit_existing(plan, other or train, release, url, key, callable_, model_features)
     else:
         results, failures = run_plan(plan, train, other, executor, workers, out)
-        from edgeveil.bench.verified import verify_plan
+        from edgeveil.audits.claim_checks import verify_plan
 
         verified = verify_plan(plan.defences, plan.epsilons, plan.seed)
     if not results:
@@ -136,7 +136,7 @@ def audit(
     )  # fmt: skip
     _show(data, out, json_file)
     if exposed is not None:
-        from edgeveil.bench.exposed import write_exposed
+        from edgeveil.audits.exposed_edges import write_exposed
 
         write_exposed(exposed, other or train, results)
         say(f"which edges are found: {exposed} (readable by you only)")
@@ -161,7 +161,7 @@ def default_graph(data_root: Path | None) -> str:
 
 def with_split(graph: Graph, split_seed: int) -> Graph:
     """The graph with masks; says so when they had to be drawn."""
-    from edgeveil.bench.audit import with_default_split
+    from edgeveil.audits.audit import with_default_split
 
     ready = with_default_split(graph, split_seed)
     if ready is not graph:
@@ -182,9 +182,9 @@ def run_plan(
     plan: AuditPlan, graph: Graph, inference: Graph | None, executor: str, workers: int | None, out: Path
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Train and attack what is not finished, with progress on standard error; results and failures."""
-    from edgeveil.bench.audit import check_plan, run_audit
-    from edgeveil.bench.executors import make_executor
+    from edgeveil.audits.audit import check_plan, run_audit
     from edgeveil.cli.progress import RunProgress
+    from edgeveil.runs.executors import make_executor
 
     attacked = inference or graph
     check_plan(plan, attacked)

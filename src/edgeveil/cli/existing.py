@@ -11,7 +11,7 @@ from edgeveil.cli.common import open_release, say
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
-    from edgeveil.bench.audit import AuditPlan
+    from edgeveil.audits.audit import AuditPlan
     from edgeveil.graph.graph import Graph
 
 __all__ = ["audit_existing", "check_order", "open_callable"]
@@ -27,7 +27,7 @@ def audit_existing(
     model_features: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Attack an existing model and compare with the true edges; labels are not needed."""
-    from edgeveil.bench.existing import leak_only
+    from edgeveil.audits.existing_models import leak_only
 
     if release is not None:
         return [leak_only(plan, open_release(release), truth)]

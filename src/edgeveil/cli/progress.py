@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgeveil.bench.tasks import Outcome
+    from edgeveil.runs.tasks import Outcome
 
 __all__ = ["RunProgress", "duration"]
 

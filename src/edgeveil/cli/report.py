@@ -67,7 +67,7 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _store_rows(path: Path) -> list[dict[str, Any]]:
-    from edgeveil.bench.store import Store
+    from edgeveil.runs.store import Store
 
     with Store(path, create=False) as opened:
         return list(opened.rows())

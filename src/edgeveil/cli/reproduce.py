@@ -13,10 +13,10 @@ from edgeveil.cli.progress import RunProgress, duration
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
-    from edgeveil.bench.config import RunConfig
-    from edgeveil.bench.drawn import Drawing
-    from edgeveil.bench.papers.base import Mode
-    from edgeveil.bench.reproduce import TableResult
+    from edgeveil.papers.draw import Drawing
+    from edgeveil.papers.recipes import Mode
+    from edgeveil.papers.reproduce import TableResult
+    from edgeveil.runs.run_config import RunConfig
 
 MODES: tuple[Mode, ...] = ("quick", "default", "full")
 EXAMPLE = """
@@ -69,11 +69,11 @@ def reproduce(
     variants = {"both": ("published", "correct"), "published": ("published",), "correct": ("correct",)}.get(variant)
     if variants is None:
         raise UsageError(f"unknown variant {variant!r}; use published, correct or both")
-    from edgeveil.bench.drawn import draw_figure, find_figure
-    from edgeveil.bench.executors import make_executor
-    from edgeveil.bench.reproduce import reproduce as run_table
-    from edgeveil.bench.store import Store
-    from edgeveil.bench.tables import text
+    from edgeveil.papers.draw import draw_figure, find_figure
+    from edgeveil.papers.render import text
+    from edgeveil.papers.reproduce import reproduce as run_table
+    from edgeveil.runs.executors import make_executor
+    from edgeveil.runs.store import Store
 
     mode: Mode = "quick" if quick else "full" if full else "default"
     figure = find_figure(table)
@@ -99,7 +99,7 @@ def reproduce(
 
 
 def _draw(drawing: Drawing, out: Path) -> None:
-    from edgeveil.bench.drawn import series_text
+    from edgeveil.papers.draw import series_text
     from edgeveil.report.series import write_drawing
 
     print(series_text(drawing))
@@ -110,23 +110,23 @@ def _draw(drawing: Drawing, out: Path) -> None:
 
 def _write(result: TableResult, cells: Path | None, json_file: Path | None) -> None:
     if cells is not None:
-        from edgeveil.bench.export import write_table
-        from edgeveil.bench.tables import cell_rows
+        from edgeveil.papers.render import cell_rows
+        from edgeveil.runs.row_files import write_table
 
         write_table(cell_rows(result), cells)
     if json_file is not None:
-        from edgeveil.bench.export import export
+        from edgeveil.runs.row_files import export
 
         export(result.rows, json_file)
 
 
 def _list(workers: int | None) -> None:
     """Every table and figure with its runs and estimated time per mode; a table that cannot be run says why."""
-    from edgeveil.bench.drawn import figure_runs
-    from edgeveil.bench.papers import BOOKS
-    from edgeveil.bench.papers.figures import FIGURES
-    from edgeveil.bench.reproduce import needed
     from edgeveil.models.threads import available
+    from edgeveil.papers.books import BOOKS
+    from edgeveil.papers.draw import figure_runs
+    from edgeveil.papers.figure_recipes import FIGURES
+    from edgeveil.papers.reproduce import needed
 
     cores = workers or available()
     print(f"{'table':<24}{'figures':>8}" + "".join(f"{f'{mode}: runs':>16}{'time':>8}" for mode in MODES))
@@ -147,7 +147,7 @@ def _list(workers: int | None) -> None:
 
 
 def _cost(runs: list[RunConfig], seeds: int, cores: int) -> str:
-    from edgeveil.bench.costs import estimate, speed
+    from edgeveil.runs.costs import estimate, speed
 
     time = duration(estimate(runs) * seeds * speed() / cores) if runs else "-"
     return f"{len(runs) * seeds:>16}{time:>8}"

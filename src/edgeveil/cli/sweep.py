@@ -13,7 +13,7 @@ from edgeveil.cli.progress import RunProgress, duration
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
-    from edgeveil.bench.sweep import Summary
+    from edgeveil.runs.sweep import Summary
 
 EXAMPLE = """
 Example:
@@ -57,9 +57,9 @@ def sweep(
     ] = False,
 ) -> None:
     """Run every combination of a plan that the store does not hold yet."""
-    from edgeveil.bench.plan import load_plan
-    from edgeveil.bench.store import Store
-    from edgeveil.bench.store import rebuild as rebuild_store
+    from edgeveil.runs.plan import load_plan
+    from edgeveil.runs.store import Store
+    from edgeveil.runs.store import rebuild as rebuild_store
 
     path = store or out / "store.sqlite"
     if rebuild:
@@ -70,14 +70,14 @@ def sweep(
     loaded = load_plan(plan)
     runs = loaded.runs()
     if dry_run:
-        from edgeveil.bench.sweep import describe
+        from edgeveil.runs.sweep import describe
 
         for run in runs:
             print(describe(run.to_json()))
         print(f"{len(runs)} runs")
         return
-    from edgeveil.bench.executors import make_executor
-    from edgeveil.bench.sweep import sweep as run_sweep
+    from edgeveil.runs.executors import make_executor
+    from edgeveil.runs.sweep import sweep as run_sweep
 
     chosen = make_executor(executor, workers, address=address)
     with Store(path) as kept, RunProgress() as progress:
@@ -95,8 +95,8 @@ def sweep(
 
 
 def _export(store: object, targets: list[Path]) -> int:
-    from edgeveil.bench.export import export
-    from edgeveil.bench.store import Store
+    from edgeveil.runs.row_files import export
+    from edgeveil.runs.store import Store
 
     assert isinstance(store, Store)
     rows = list(store.rows())

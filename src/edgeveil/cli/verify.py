@@ -59,7 +59,7 @@ def verify(
         unit = mechanism.unit
         certain = _certain(mechanism, graph, seed) if hasattr(mechanism, "certain_entries") else {}
     else:
-        from edgeveil.bench.through import verify_through
+        from edgeveil.audits.verify_model import verify_through
         from edgeveil.cli.common import load_graph
         from edgeveil.defences.base import DEFENCES
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgeveil.bench.advise import Advice, choosing_cost, conclude, with_validation
-from edgeveil.bench.advise import advise as choose
-from edgeveil.bench.audit import AuditPlan, check_plan, run_audit, with_default_split
-from edgeveil.bench.executors import make_executor
-from edgeveil.bench.existing import leak_only
-from edgeveil.bench.exposed import write_exposed
-from edgeveil.bench.verified import verify_plan
+from edgeveil.audits.advise import Advice, choosing_cost, conclude, with_validation
+from edgeveil.audits.advise import advise as choose
+from edgeveil.audits.audit import AuditPlan, check_plan, run_audit, with_default_split
+from edgeveil.audits.claim_checks import verify_plan
+from edgeveil.audits.existing_models import leak_only
+from edgeveil.audits.exposed_edges import write_exposed
 from edgeveil.errors import EdgeveilError, InputError, StorageError
 from edgeveil.graph.graph import Graph
 from edgeveil.report.collect import audit_data
@@ -25,6 +24,7 @@ from edgeveil.report.data import AuditData, summarise, write_audit
 from edgeveil.report.page import ordered, write_report
 from edgeveil.report.terminal import table_rows
 from edgeveil.report.verdict import verdict
+from edgeveil.runs.executors import make_executor
 
 __all__ = ["Audit", "advise", "audit", "make_advice"]
 
@@ -90,7 +90,7 @@ def audit(
 ) -> Audit:
     """Train the chosen defences over a grid of epsilon, attack each and compare.
 
-    `plan` takes the fields of `edgeveil.bench.audit.AuditPlan`: defences, epsilons, model, attacks, runs, seed, nodes,
+    `plan` takes the fields of `edgeveil.audits.audit.AuditPlan`: defences, epsilons, model, attacks, runs, seed, nodes,
     queries, preset, setting. `target`: attack this release or target instead of training anything; labels are then not
     needed. `keep`: a file for finished parts, with which an interrupted audit goes on.
     """

@@ -11,7 +11,7 @@ import numpy as np
 
 import edgeveil
 from edgeveil.attacks.base import ATTACKS
-from edgeveil.bench.audit import AuditPlan
+from edgeveil.audits.audit import AuditPlan
 from edgeveil.defences.base import DEFENCES
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset

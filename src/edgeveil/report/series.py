@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from edgeveil.bench.drawn import Drawing, series_text
-from edgeveil.bench.papers.figures import Panel
 from edgeveil.errors import StorageError
+from edgeveil.papers.draw import Drawing, series_text
+from edgeveil.papers.figure_recipes import Panel
 from edgeveil.report.style import INK, MARKERS, MUTED, SERIES, canvas, standalone, to_svg
 
 __all__ = ["write_drawing"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgeveil.bench.audit import MIN_EDGES
+from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.report.data import AuditData, Cell, label
 from edgeveil.report.figures import baselines, percent
 

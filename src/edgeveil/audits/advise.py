@@ -1,0 +1,131 @@
+"""Choosing epsilon as LinkTeller App. G6 does: the smallest one that beats a floor on validation data.
+
+The choice looks at validation labels only, never at test labels. It does look at models trained on private edges:
+trying several epsilon on one graph spends their sum, whatever is released in the end.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from edgeveil.audits.audit import MIN_EDGES, AuditPlan
+from edgeveil.graph.graph import Graph
+from edgeveil.graph.splits import apply_split
+from edgeveil.privacy.budget import exact
+
+__all__ = ["Advice", "Choice", "advise", "choosing_cost", "conclude", "rank", "with_validation"]
+
+THIN_RUNS = 3
+GIVEN = "the floor you gave"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The smallest epsilon of one defence whose validation utility exceeds the floor, with its test figures."""
+
+    defence: str
+    epsilon: float
+    status: str
+    validation: float
+    spread: float
+    utility: float | None = None
+    leakage: float | None = None
+    attack: str | None = None
+
+
+@dataclass(repr=False)
+class Advice:
+    """What to do, how sure that is, and what finding out has cost."""
+
+    floor: float
+    floor_is: str
+    choices: list[Choice] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)  # defences that never reach the floor
+    cost: Fraction = Fraction(0)
+    words: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        chosen = ", ".join(f"{c.defence} at {c.epsilon:g}" for c in rank(self.choices)) or "nothing"
+        return f"Advice(above {self.floor:.3f}, {self.floor_is}: {chosen})\n" + "\n".join(f"  {w}" for w in self.words)
+
+
+def with_validation(graph: Graph, seed: int = 0) -> Graph:
+    """A graph without validation nodes is cut 80:20, disjoint and seeded, as App. G6 does with twitch-ES."""
+    if graph.masks is not None and graph.masks.val.any():
+        return graph
+    return apply_split(graph, "80:20", seed)
+
+
+def choosing_cost(plan: AuditPlan) -> Fraction:
+    """Sum of every epsilon that the choice tries on the private graph, runs included."""
+    return sum((exact(e) for _, e, _ in plan.cells() if e is not None and math.isfinite(e)), Fraction(0))
+
+
+def advise(results: Sequence[Mapping[str, Any]], floor: float | None = None) -> Advice:
+    """Pick per defence; `results` are those of `edgeveil.audits.audit.run_audit` with validation utilities."""
+    scores: dict[tuple[str, float | None], list[float]] = {}
+    status: dict[str, str] = {}
+    for result in results:
+        row = result["rows"][0]
+        if result["validation"] is not None:
+            scores.setdefault((row["defence"], row["epsilon"]), []).append(float(result["validation"]))
+        status[row["defence"]] = row["status"]
+    mlp = scores.get(("mlp", 0.0), scores.get(("mlp", None), []))
+    said = GIVEN if floor is not None else "the MLP's validation utility"
+    limit = floor if floor is not None else statistics.fmean(mlp) if mlp else math.nan
+    advice = Advice(limit, said)
+    for defence in dict.fromkeys(d for d, _ in scores if d not in ("none", "mlp")):
+        grid = sorted((e, v) for (d, e), v in scores.items() if d == defence and e is not None)
+        chosen = next(((e, v) for e, v in grid if statistics.fmean(v) > limit), None)
+        if chosen is None:
+            advice.missed.append(defence)
+        else:
+            epsilon, values = chosen
+            spread = statistics.stdev(values) if len(values) > 1 else math.nan
+            advice.choices.append(Choice(defence, epsilon, status[defence], statistics.fmean(values), spread))
+    return advice
+
+
+def rank(choices: Sequence[Choice]) -> list[Choice]:
+    """Sound guarantees first, then the smaller epsilon, then the higher validation utility."""
+    return sorted(choices, key=lambda c: (c.status != "sound", c.epsilon, -c.validation))
+
+
+def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None) -> list[str]:
+    """The advice in sentences."""
+    sound = [c for c in advice.choices if c.status == "sound"]
+    words = []
+    best = rank(sound)[0] if sound else None
+    if best is None and advice.floor_is == GIVEN:
+        words.append(
+            f"No sound defence tried here beats {GIVEN} ({advice.floor:.3f}) on validation data: lower it, spend a "
+            "larger epsilon, or do not use the graph."
+        )
+    elif best is None:
+        words.append(
+            f"No sound defence tried here beats {advice.floor_is} ({advice.floor:.3f}) on validation data: "
+            "do not use the graph; release the MLP."
+        )
+    else:
+        words.append(
+            f"Use {best.defence} at epsilon {best.epsilon:g}: validation utility {best.validation:.3f} against "
+            f"{advice.floor:.3f} ({advice.floor_is})."
+        )
+    if plan.runs < THIN_RUNS:
+        words.append(f"Evidence is thin: {plan.runs} run(s); repeat with --runs 5 before deciding.")
+    if edges < MIN_EDGES:
+        words.append(f"Evidence is thin: only {edges} true edges among the attacked nodes; attack more with --nodes.")
+    if choose_on is None:
+        words.append(
+            f"Choosing has a price: the models tried spend epsilon {float(advice.cost):g} in sum on this graph"
+            f"{'' if best is None else f', against {best.epsilon:g} for the chosen release alone'}. Choose on a twin "
+            "or a public graph instead (--choose-on cora-twin) and the private graph pays for the release alone."
+        )
+    else:
+        words.append(f"The choice was made on {choose_on}, so the private graph pays for the release alone.")
+    return words

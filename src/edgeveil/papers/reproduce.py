@@ -1,0 +1,144 @@
+"""`reproduce`: run what a printed table needs, and set ours beside theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgeveil.errors import UnknownNameError, UsageError
+from edgeveil.papers.agreement import Comparison, compare, share
+from edgeveil.papers.books import BOOKS
+from edgeveil.papers.published import find_table
+from edgeveil.papers.recipes import Cell, Mode, Paper, Recipe, evaluate, scale
+from edgeveil.runs.executors import Executor
+from edgeveil.runs.records import Record
+from edgeveil.runs.run_config import RunConfig, canonical_json
+from edgeveil.runs.store import Store
+from edgeveil.runs.sweep import Loader, Progress, Summary, sweep
+
+__all__ = ["Judged", "TableResult", "find", "needed", "needed_recipes", "records_of", "reproduce", "run_key"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A cell with its comparisons by variant; `why` says why there is none."""
+
+    cell: Cell
+    comparisons: Mapping[str, Comparison] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """A reproduced table."""
+
+    paper: Paper
+    table: str
+    mode: Mode
+    seeds: int
+    cells: tuple[Judged, ...]
+    summary: Summary
+    rows: tuple[Mapping[str, Any], ...] = ()
+
+    def agreement(self, variant: str = "published") -> tuple[int, int]:
+        """(agreeing, judged) cells of a variant; cells set aside are not counted."""
+        verdicts = [j.comparisons[variant].agrees for j in self.cells if variant in j.comparisons and not j.cell.aside]
+        return share(verdicts)
+
+
+def find(name: str) -> tuple[Paper, str]:
+    """``linkteller:I`` as a paper and a table, in its printed spelling."""
+    paper, colon, table = name.partition(":")
+    book = BOOKS.get(paper.strip().lower())
+    if book is None:
+        raise UnknownNameError("paper", paper, BOOKS)
+    if not colon or not table:
+        raise UsageError(f"which table of {book.name}? write {book.name}:{book.tables()[0]}; edgeveil reproduce --list")
+    return book, find_table(book.name, table)[0].table
+
+
+def run_key(run: RunConfig) -> str:
+    """What identifies a run apart from its seeds."""
+    return canonical_json(run.model_copy(update={"seed": 0, "split_seed": 0}).to_json())
+
+
+def needed(cells: Iterable[Cell], seeds: int, variants: tuple[str, ...]) -> list[RunConfig]:
+    """Distinct runs behind some cells, seed by seed; drawn splits follow the seed."""
+    return needed_recipes(
+        (recipe for cell in cells for variant, recipe in cell.recipes.items() if variant in variants), seeds
+    )
+
+
+def needed_recipes(recipes: Iterable[Recipe], seeds: int) -> list[RunConfig]:
+    """Distinct runs behind some recipes."""
+    bases = {run_key(term.run): term.run for recipe in recipes for term in recipe.terms}
+    if seeds == 1:
+        return list(bases.values())
+    return [
+        run.model_copy(update={"seed": seed, "split_seed": seed}) for seed in range(seeds) for run in bases.values()
+    ]
+
+
+def reproduce(
+    name: str,
+    store: Store,
+    executor: Executor,
+    load: Loader,
+    *,
+    mode: Mode = "default",
+    variants: tuple[str, ...] = ("published", "correct"),
+    seeds: int | None = None,
+    keep: Callable[[Cell], bool] | None = None,
+    any_code: bool = False,
+    progress: Progress | None = None,
+) -> TableResult:
+    """Run a table's cells (those that `keep` admits) and compare each with its printed figure."""
+    paper, table = find(name)
+    cells = [cell for cell in paper.cells(table, mode) if keep is None or keep(cell)]
+    count = seeds or paper.seeds(table, mode)
+    runs = needed((c for c in cells if not c.why), count, variants)
+    summary = sweep(runs, store, executor, load, plan=f"{name} {mode}", any_code=any_code, progress=progress)
+    found = records_of(store, summary, any_code)
+    failed = {run_key(run): reason for run, reason in _reasons(summary)}
+    judged = tuple(_judge(cell, found, failed, variants) for cell in cells)
+    rows = tuple(row for records in found.values() for record in records.values() for row in record.rows)
+    return TableResult(paper, table, mode, count, judged, summary, rows)
+
+
+def records_of(store: Store, summary: Summary, any_code: bool) -> dict[str, dict[int, Record]]:
+    """Finished records of the sweep's runs, by run and seed."""
+    done = store.done()
+    newest = store.latest() if any_code else {}
+    found: dict[str, dict[int, Record]] = {}
+    for task in summary.tasks:
+        stored = task.id if task.id in done else newest.get(summary.keys.get(task.id, ""))
+        if stored is not None:
+            run = RunConfig.model_validate(task.config)
+            found.setdefault(run_key(run), {})[run.seed] = store.record(stored)
+    return found
+
+
+def _reasons(summary: Summary) -> Iterable[tuple[RunConfig, str]]:
+    by_id = {task.id: task for task in summary.tasks}
+    for task_id, (_, reason) in summary.failures.items():
+        yield RunConfig.model_validate(by_id[task_id].config), reason.strip().splitlines()[-1]
+
+
+def _judge(
+    cell: Cell, found: Mapping[str, Mapping[int, Record]], failed: Mapping[str, str], variants: tuple[str, ...]
+) -> Judged:
+    if cell.why:
+        return Judged(cell, why=cell.why)
+    comparisons, why = {}, ""
+    p = cell.published
+    for variant, recipe in cell.recipes.items():
+        if variant not in variants:
+            continue
+        samples = [scale(p.unit) * value for value in evaluate(recipe, found, run_key)]
+        if samples:
+            comparisons[variant] = compare(samples, p.mean, p.std, p.unit)
+        else:
+            reasons = [failed[key] for term in recipe.terms if (key := run_key(term.run)) in failed]
+            why = why or (reasons[0] if reasons else "the runs gave no such figure")
+    return Judged(cell, comparisons, "" if comparisons else why)

@@ -1,0 +1,11 @@
+"""Imported once by the server that forks workers, so that a hundred workers do not import torch a hundred times."""
+
+from __future__ import annotations
+
+from edgeveil.attacks.base import ATTACKS
+from edgeveil.runs import measure, processes
+from edgeveil.defences.base import DEFENCES
+
+ATTACKS.load()
+DEFENCES.load()
+__all__ = ["measure", "processes"]

@@ -1,0 +1,161 @@
+"""One release under attack: draw the pairs of a protocol, run the attack, compare with the truth, make rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.attacks.api import attack as run_attack
+from edgeveil.attacks.base import AttackResult
+from edgeveil.runs.run_config import AttackConfig
+from edgeveil.runs.rows import Row
+from edgeveil.defences.local import without_kprop
+from edgeveil.errors import UnknownNameError
+from edgeveil.graph.graph import Graph
+from edgeveil.metrics.protocol import (
+    BALANCED_BELIEFS,
+    BELIEFS,
+    SUBSET_SEEDS,
+    balanced_pairs,
+    belief_figures,
+    candidates,
+    sampled_pairs,
+    subset,
+    subset_truth,
+)
+from edgeveil.release.release import Release
+from edgeveil.release.target import AnswerKind, LocalTarget, Target
+from edgeveil.seeds import stream
+
+__all__ = ["Attacked", "attack_release", "rows_of", "shared_target"]
+
+Bool = NDArray[np.bool_]
+KNOWN_BELIEFS = {**BALANCED_BELIEFS, **BELIEFS}
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """One attack on one sample of pairs. `nodes` is None where the protocol samples pairs instead of nodes."""
+
+    config: AttackConfig
+    result: AttackResult
+    truth: Bool
+    degree: str | None
+    sample_seed: int
+    nodes: NDArray[np.int64] | None
+
+
+def shared_target(release: Release, answer: AnswerKind = "logits", dtype: str = "float64") -> LocalTarget:
+    """A target whose exact influence is computed once per node set, however many attacks and variants ask for it."""
+    target = Target.local(release, answer, dtype=dtype)
+    known: dict[bytes, Any] = {}
+    compute = target.influence
+    if compute is not None:
+
+        def influence(nodes: NDArray[np.int64]) -> Any:
+            key = nodes.tobytes()
+            if key not in known:
+                known.clear()  # the sets of two samples never meet again, and each can be large
+                known[key] = compute(nodes)
+            return known[key]
+
+        target.influence = influence
+    return target
+
+
+def sample_seeds(config: AttackConfig, seed: int) -> tuple[int, ...]:
+    """Seeds of the attacked samples: those asked for, else one per run (LinkTeller's own three come first)."""
+    if config.sample_seeds is not None:
+        return config.sample_seeds
+    return (SUBSET_SEEDS[seed] if seed < len(SUBSET_SEEDS) else seed,)
+
+
+def attack_release(release: Release, graph: Graph, configs: tuple[AttackConfig, ...], seed: int) -> Iterator[Attacked]:
+    """Every attack on every sample; attacks on the same sample follow each other, so that they share its influence."""
+    samples: dict[tuple[Any, ...], list[AttackConfig]] = {}
+    for config in configs:
+        degrees = config.degrees if config.protocol == "subset" else (None,)
+        for degree in degrees:
+            for sample in sample_seeds(config, seed):
+                key = (config.protocol, degree, sample, config.nodes, config.pair_variant)
+                samples.setdefault(key, []).append(config)
+
+    @cache
+    def target(bypass: bool, answer: AnswerKind, dtype: str) -> LocalTarget:
+        return shared_target(without_kprop(release) if bypass else release, answer, dtype)
+
+    for (protocol, degree, sample, size, variant), members in samples.items():
+        nodes, pairs = _draw(graph, protocol, degree, sample, size, variant)
+        for config in members:
+            service = target(config.bypass_kprop, config.answer, config.dtype)
+            result = run_attack(service, config.name, nodes, pairs=pairs, seed=sample, **config.params)
+            truth = subset_truth(graph, result.pairs)
+            yield Attacked(config, result, truth, degree, sample, nodes)
+
+
+def _draw(graph: Graph, protocol: str, degree: Any, sample: int, size: int, variant: str) -> tuple[Any, Any]:
+    if protocol == "subset":
+        few = min(size, len(candidates(graph, degree)))
+        return subset(graph, degree, sample, few), None
+    if protocol == "balanced":
+        return None, balanced_pairs(graph, sample).pairs
+    few = min(size, graph.num_edges)
+    if variant == "first-rows":
+        return None, first_rows_pairs(graph, few, sample)
+    return None, sampled_pairs(graph, few, few, sample, variant).pairs
+
+
+def first_rows_pairs(graph: Graph, count: int, seed: int) -> NDArray[np.int64]:
+    """Uniform edges, and non-edges from the first 2E free places of the matrix, as GraphPrivatizer's code has them."""
+    rng = stream(seed, "pairs", "first rows")
+    n, reach = graph.num_nodes, 2 * graph.num_edges
+    edges = graph.edge_index[:, rng.choice(graph.num_edges, count, replace=False)]
+    rows = min(n, reach // max(n - 1 - int(graph.degrees.max()), 1) + 1)
+    u, v = np.repeat(np.arange(rows), n), np.tile(np.arange(n), rows)
+    free = np.flatnonzero((u != v) & ~graph.has_edges(u, v))[:reach]
+    chosen = rng.choice(free, min(count, len(free)), replace=False)
+    return np.concatenate([edges, np.stack([u[chosen], v[chosen]])], axis=1)
+
+
+def _factors(config: AttackConfig) -> Mapping[str, float]:
+    for belief in config.beliefs:
+        if belief not in KNOWN_BELIEFS:
+            raise UnknownNameError("belief", belief, KNOWN_BELIEFS)
+    return {belief: KNOWN_BELIEFS[belief] for belief in config.beliefs}
+
+
+def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
+    """One row per belief; the density is rounded to one digit for node subsets only, as in LinkTeller."""
+    result, truth, config = attacked.result, attacked.truth, attacked.config
+    figures = belief_figures(result.scores, truth, _factors(config), rounded=config.protocol == "subset")
+    params = {**labels["params"], "attack": dict(result.params), "sample_seed": attacked.sample_seed}
+    if config.protocol == "sampled":
+        params["pairs"] = config.pair_variant
+    if config.bypass_kprop:
+        params["bypass_kprop"] = True
+    if (config.answer, config.dtype) != ("logits", "float64"):
+        params["target"] = f"{config.answer}, {config.dtype}"
+    common = {
+        **labels,
+        "params": params,
+        "protocol": config.protocol,
+        "attack": result.attack,
+        "degree": attacked.degree,
+    }
+    if "variant" not in labels["params"] and "variant" in result.params:
+        common["variant"] = result.params["variant"]
+    common |= {
+        "queries": result.queries,
+        "seconds_attack": result.seconds,
+        "n_nodes": len(np.unique(result.pairs)) if attacked.nodes is None else len(attacked.nodes),
+        "n_pairs": len(truth),
+        "n_edges": int(truth.sum()),
+    }
+    for belief, values in figures.items():
+        known = {k: v for k, v in values.items() if k in Row.__dataclass_fields__}
+        yield Row(**{**common, **known, "belief": belief})

@@ -1,0 +1,176 @@
+"""The audit: pure tasks, one per release, resumable, and private where it names edges."""
+
+from __future__ import annotations
+
+import csv
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import edgeveil as ev
+from edgeveil.audits.advise import advise, choosing_cost, conclude
+from edgeveil.audits.audit import AuditPlan, audit_task, audit_tasks, choose_nodes, run_audit
+from edgeveil.audits.existing_models import leak_only
+from edgeveil.audits.exposed_edges import write_exposed
+from edgeveil.audits.leak import degree_bins, measure_leak
+from edgeveil.errors import InputError
+from edgeveil.report.collect import collect
+from edgeveil.report.page import render
+from edgeveil.runs.executors import Serial
+from edgeveil.runs.rows import FIELDS
+from zoo import toy
+
+PLAN = AuditPlan(
+    defences=("none", "mlp", "lapgraph"), epsilons=(2.0, 8.0), attacks=("linkteller", "lsa2-attr"), nodes=40
+)
+
+
+def test_defences_without_epsilon_appear_once() -> None:
+    assert [(n, e) for n, e, _ in PLAN.cells()] == [("none", None), ("mlp", None), ("lapgraph", 2.0), ("lapgraph", 8.0)]
+
+
+def test_a_task_is_a_pure_function_with_contract_rows() -> None:
+    graph = toy()
+    task = audit_tasks(PLAN, {"graph": graph})[0]
+    first, second = (audit_task(task.config, {"graph": graph}) for _ in range(2))
+    times = ("seconds_train", "seconds_attack")
+    for a, b in zip(first["rows"], second["rows"], strict=True):
+        assert tuple(a) == FIELDS
+        assert {k: v for k, v in a.items() if k not in times} == {k: v for k, v in b.items() if k not in times}
+    assert {r["belief"] for r in first["rows"]} == {"k/4", "k/2", "k", "2k", "4k"}
+
+
+def test_ids_depend_on_settings_and_content() -> None:
+    base = [t.id for t in audit_tasks(PLAN, {"graph": toy()})]
+    assert len(set(base)) == len(base)
+    assert base != [t.id for t in audit_tasks(PLAN, {"graph": toy(seed=1)})]
+    more_runs = AuditPlan(**{**PLAN.__dict__, "runs": 2})
+    assert set(base) <= {t.id for t in audit_tasks(more_runs, {"graph": toy()})}
+
+
+def test_finished_parts_are_not_repeated(tmp_path: Path) -> None:
+    keep, seen = tmp_path / "cells.jsonl", []
+    first, failures = run_audit(PLAN, toy(), None, Serial(), keep)
+    assert not failures and len(first) == 4 and stat.S_IMODE(keep.stat().st_mode) == 0o600
+    keep.write_text(keep.read_text() + '{"id": "cut sh')
+    again, _ = run_audit(PLAN, toy(), None, Serial(), keep, progress=lambda o, *_: seen.append(o))
+    assert again == first and seen == [None]
+
+
+def test_one_failing_release_does_not_stop_the_others(tmp_path: Path) -> None:
+    plan = AuditPlan(defences=("none", "mlp"), attacks=("linkteller",), nodes=40, setting="nonesuch")
+    results, failures = run_audit(plan, toy(), None, Serial(), tmp_path / "c")
+    assert not results and len(failures) == 2 and "nonesuch" in failures[0]
+
+
+@pytest.mark.parametrize(
+    ("graph", "word"),
+    [
+        (toy().with_edges(np.empty((2, 0), np.int64)), "no edges"),
+        (toy().with_labels(np.zeros(60, np.int64)), "one class"),
+    ],
+)
+def test_hopeless_graphs_are_refused_before_any_work(graph: ev.Graph, word: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=word):
+        run_audit(PLAN, graph, None, Serial(), tmp_path / "c")
+
+
+def test_leak_counts_edges_exactly() -> None:
+    graph = toy()
+    release = ev.defend(graph, "none", model="gcn", seed=0)
+    nodes = choose_nodes(graph, 500, 0)
+    assert len(nodes) == graph.num_nodes
+    leak = measure_leak(release, graph, nodes, {"linkteller": {}})
+    at_k = next(f for f in leak.figures if f["belief"] == "k")
+    assert at_k["n_edges"] == graph.num_edges and at_k["precision"] == pytest.approx(at_k["recall"])
+    assert len(leak.found) == graph.num_edges
+    found = sum(e["found"] for e in leak.found)
+    assert found / graph.num_edges == pytest.approx(at_k["recall"], abs=1e-9)
+    assert sum(leak.exposure["nodes"]) == (graph.degrees > 0).sum()
+
+
+def test_degree_bins_cover_each_node_once() -> None:
+    graph = toy()
+    bins = degree_bins(graph, np.arange(60))
+    assert sum(m.astype(int) for m in bins.values()).tolist() == [1] * 60
+
+
+def test_exposed_edges_go_to_a_private_file_and_never_into_the_page(tmp_path: Path) -> None:
+    ids = np.array([f"person-{i}" for i in range(60)])
+    graph = ev.Graph.from_edges(
+        toy().edge_index, x=toy().x, y=toy().y, splits=dict(toy().splits), split="given", node_ids=ids
+    )
+    results, _ = run_audit(PLAN, graph, None, Serial(), tmp_path / "c")
+    write_exposed(tmp_path / "exposed.csv", graph, results)
+    assert stat.S_IMODE((tmp_path / "exposed.csv").stat().st_mode) == 0o600
+    lines = list(csv.DictReader((tmp_path / "exposed.csv").read_text().splitlines()))
+    edges = {frozenset((r["u"], r["v"])) for r in lines if r["kind"] == "edge" and r["defence"] == "none"}
+    truth = {frozenset((ids[u], ids[v])) for u, v in graph.edge_index.T}
+    assert edges <= truth and all(0 <= float(r["exposure"]) <= 1 for r in lines if r["kind"] == "node")
+    page = render(collect(graph, results, settings={"nodes": 40}))
+    assert "person-" not in page and "shares" not in page
+
+
+def test_an_existing_model_is_audited_without_labels() -> None:
+    graph = toy()
+    release = ev.defend(graph, "none", model="gcn", seed=0)
+    unlabelled = ev.Graph.from_edges(graph.edge_index, x=graph.x)
+    result = leak_only(PLAN, release, unlabelled)
+    assert {r["attack"] for r in result["rows"]} == {"linkteller", "lsa2-attr"} and result["rows"][0]["utility"] is None
+    with pytest.raises(InputError, match="answers for 60 nodes"):
+        leak_only(PLAN, release, toy(n=30))
+
+
+def result(defence: str, epsilon: float | None, validation: float) -> dict[str, object]:
+    return {"rows": [{"defence": defence, "epsilon": epsilon, "status": "sound"}], "validation": validation}
+
+
+def test_advice_takes_the_smallest_epsilon_above_the_floor() -> None:
+    results = [result("mlp", 0.0, 0.6), result("lapgraph", 1.0, 0.3), result("lapgraph", 4.0, 0.65), result("lapgraph", 8.0, 0.7),
+               result("edgerand", 8.0, 0.59)]  # fmt: skip
+    advice = advise(results)
+    assert advice.floor == 0.6 and advice.missed == ["edgerand"]
+    assert [(c.defence, c.epsilon) for c in advice.choices] == [("lapgraph", 4.0)]
+    assert advise(results, floor=0.69).choices[0].epsilon == 8.0
+
+
+def test_choosing_costs_the_sum_of_what_was_tried() -> None:
+    plan = AuditPlan(defences=("mlp", "lapgraph"), epsilons=(0.1, 0.2, 4.0), runs=2)
+    assert choosing_cost(plan) == 2 * (choosing_cost(AuditPlan(defences=("lapgraph",), epsilons=(0.1, 0.2, 4.0))))
+    assert float(choosing_cost(plan)) == 8.6
+
+
+def test_nothing_above_the_floor_means_do_not_use_the_graph() -> None:
+    advice = advise([result("mlp", 0.0, 0.9), result("lapgraph", 1.0, 0.3)])
+    text = " ".join(conclude(advice, PLAN, edges=5, choose_on=None))
+    assert "do not use the graph" in text and "thin" in text and "only 5 true edges" in text
+
+
+def test_a_floor_of_ones_own_is_called_so_and_the_price_stands_beside_the_choice() -> None:
+    results = [result("mlp", 0.0, 0.6), result("lapgraph", 8.0, 0.7)]
+    high = advise(results, floor=0.9)
+    assert "beats the floor you gave (0.900)" in conclude(high, PLAN, edges=100, choose_on=None)[0]
+    advice = advise(results)
+    advice.cost = choosing_cost(AuditPlan(defences=("lapgraph",), epsilons=(2.0, 8.0)))
+    assert (
+        "spend epsilon 10 in sum on this graph, against 8 for" in conclude(advice, PLAN, edges=100, choose_on=None)[-1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wish", "word"),
+    [
+        ({"epsilons": (float("inf"),)}, "finite"),
+        ({"model": "gcnn"}, "gcn"),
+        ({"preset": "nonesuch"}, "nonesuch"),
+        ({"attacks": ("linktellr",)}, "linkteller"),
+    ],
+)
+def test_plans_that_would_fail_late_are_refused_early(wish: dict[str, Any], word: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=word):
+        run_audit(replace(PLAN, **wish), toy(), None, Serial(), tmp_path / "c")
+    assert not (tmp_path / "c").exists()

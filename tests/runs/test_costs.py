@@ -1,0 +1,42 @@
+"""Estimates: the most specific known cost counts, EdgeRand grows with its output, and costs come from stores."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgeveil.runs import costs
+from edgeveil.runs.run_config import RunConfig
+
+RUN = RunConfig(dataset="twitch-ru", train_on="twitch-es", defence="lapgraph", epsilon=4, preset="linkteller")
+
+
+def test_the_most_specific_cost_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = [
+        (RUN.to_json(), 10.0),
+        (RUN.to_json(), 14.0),
+        (RUN.model_copy(update={"defence": "none"}).to_json(), 6.0),
+    ]
+    packed = costs.pack(measured)
+    monkeypatch.setattr(costs, "_known", lambda: packed)
+    assert packed["probe"] > 0
+    assert costs.estimate([RUN]) == 12.0
+    assert costs.estimate([RUN, RUN]) == 24.0
+    assert costs.estimate([RUN.model_copy(update={"defence": "mlp"})]) == 10.0  # the mean of this dataset and model
+    assert costs.estimate([RUN.model_copy(update={"preset": "lpgnet"})]) == 5.0  # never seen
+
+
+def test_a_larger_graph_of_a_known_kind_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = costs.pack([(RUN.to_json(), 10.0)])
+    monkeypatch.setattr(costs, "_known", lambda: packed)
+    larger = RUN.model_copy(update={"dataset": "twitch-de"})
+    assert 20.0 < costs.estimate([larger]) < 40.0  # 153,138 edges against 37,304, twice the nodes
+
+
+def test_edgerand_costs_more_at_small_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "_known", lambda: {"probe": 1.0, "runs": {"linkteller|twitch-ru|gcn": 10.0}})
+    dense, sparse = (RUN.model_copy(update={"defence": "edgerand", "epsilon": e}) for e in (1.0, 8.0))
+    assert costs.estimate([dense]) > 20 * costs.estimate([sparse]) > 200
+
+
+def test_this_machine_has_a_speed() -> None:
+    assert 0.01 < costs.speed() < 100

@@ -76,7 +76,7 @@ class EdgeMechanism(Defence):
         """Perturb each private graph once; the evolving setting perturbs the whole graph and cuts the training part."""
         claim = self.mechanism_guarantee(job.seed)
         assert claim.claimed_epsilon is not None
-        budget = Budget(claim.claimed_epsilon)
+        budget = Budget(claim.claimed_epsilon, delta=claim.delta or None, accountant=claim.accountant)
         if job.setting == "inductive-different":
             noisy_train = self._charged(job, job.graph, "training graph", claim, budget)
             noisy = self._charged(job, job.inference, "inference graph", claim, budget)
@@ -97,7 +97,7 @@ class EdgeMechanism(Defence):
         """Charge the mechanism's queries on one graph, then perturb it."""
         whole = (Charge(f"{type(self).__name__} perturbation", budget.cap),)
         for charge in claim.charges or whole:
-            budget.spend(charge.epsilon, charge.what, on=on)
+            budget.enter(charge._replace(on=on))
         return self.perturb(graph, seed=job.noise_seed(on))
 
 

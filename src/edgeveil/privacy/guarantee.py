@@ -6,11 +6,11 @@ import html
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from edgeveil.errors import InputError
-from edgeveil.privacy.budget import Charge
+from edgeveil.privacy.accountants import accountant
+from edgeveil.privacy.charges import Charge
 
 __all__ = ["ONE_EDGE", "SECURE", "SEEDED", "Guarantee", "Status"]
 
@@ -29,6 +29,7 @@ class Guarantee:
     status: Status
     claimed_epsilon: float | None = None
     delta: float = 0.0
+    accountant: str = "pure"  # how the charges were added up; see edgeveil.privacy.accountants
     unit: str = ONE_EDGE
     neighbouring: str = EDGE_NEIGHBOURS
     not_protected: tuple[str, ...] = NOT_PROTECTED
@@ -48,6 +49,7 @@ class Guarantee:
             raise InputError(f"a sound guarantee must state a finite epsilon, got {epsilon}")
         if (epsilon is not None and not epsilon >= 0) or not 0 <= self.delta < 1:
             raise InputError(f"a guarantee needs epsilon >= 0 and 0 <= delta < 1, got {epsilon} and {self.delta}")
+        accountant(self.accountant)
         if self.status == "refuted" and not self.reason:
             raise InputError("a refuted guarantee must say why: pass reason=")
 
@@ -59,6 +61,7 @@ class Guarantee:
     def __repr__(self) -> str:
         claim = "" if self.claimed_epsilon is None else f", claimed epsilon {self.claimed_epsilon:g}"
         number = claim if self.epsilon is None else f", epsilon {self.epsilon:g}"
+        number += f" at delta {self.delta:g}" if number and self.delta else ""
         return f"Guarantee({self.status}{number} for {self.unit}, {self.randomness})"
 
     def _repr_html_(self) -> str:
@@ -68,8 +71,9 @@ class Guarantee:
         """One paragraph for people; every command and report prints it."""
         parts = [self._claim()]
         if self.charges:
-            spent = "; ".join(f"{c.what} ({c.on}): {float(c.epsilon):g}" for c in self.charges)
+            spent = "; ".join(f"{c.what} ({c.on}): {c.price}" for c in self.charges)
             parts.append(f"Epsilon was spent on: {spent}.")
+            parts.append(f"Accounting ({self.accountant}): {accountant(self.accountant).words}.")
         if self.composition:
             parts.append(f"Composition: {self.composition}.")
         if self.status == "sound":
@@ -95,12 +99,13 @@ class Guarantee:
         dp = f"{self.claimed_epsilon:g}-differential privacy"
         if self.delta:
             dp = f"({self.claimed_epsilon:g}, {self.delta:g})-differential privacy"
+            dp += f" (no event is more likely than e^epsilon times as likely on a neighbour, plus {self.delta:g})"
         return f"{dp} for {self.unit} (neighbouring inputs: {self.neighbouring}).{reason}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for manifests and APIs; `from_json` reads it back."""
         data = asdict(self)
-        data["charges"] = [{"what": c.what, "epsilon": str(c.epsilon), "on": c.on} for c in self.charges]
+        data["charges"] = [c.to_json() for c in self.charges]
         data["also"] = [other.to_json() for other in self.also]
         return data | {"epsilon": self.epsilon, "statement": self.statement()}
 
@@ -108,7 +113,7 @@ class Guarantee:
     def from_json(cls, data: Mapping[str, Any]) -> Guarantee:
         """Inverse of `to_json`; derived entries are ignored."""
         fields = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
-        fields["charges"] = tuple(Charge(c["what"], Fraction(c["epsilon"]), c["on"]) for c in data.get("charges", ()))
+        fields["charges"] = tuple(Charge.from_json(c) for c in data.get("charges", ()))
         fields["also"] = tuple(cls.from_json(other) for other in data.get("also", ()))
         for key in ("not_protected", "notes"):
             fields[key] = tuple(data.get(key, ()))

@@ -68,6 +68,7 @@ class Cell:
     average_precision: float
     queries: float
     runs: int
+    delta: float | None = None
 
     @property
     def label(self) -> str:
@@ -120,6 +121,7 @@ def _cell(defence: str, epsilon: float | None, model: str, members: list[dict[st
         average_precision=_mean([r.get("average_precision") for r in part]),
         queries=_mean([r.get("queries") for r in part]),
         runs=len({r.get("seed") for r in members}),
+        delta=max((r["delta"] for r in members if r.get("delta") is not None), default=None),
     )
 
 

@@ -17,9 +17,9 @@ from edgeveil.report.verdict import best_defence, sweet_spot, verdict
 __all__ = ["all_plots", "ordered", "render", "write_figures", "write_report"]
 
 ROW_COLUMNS = (
-    ("defence", "defence"), ("epsilon", "ε"), ("model", "model"), ("status", "guarantee"), ("attack", "attack"),
-    ("degree", "degree"), ("belief", "belief"), ("seed", "seed"), ("utility", "utility"), ("auc", "AUC"),
-    ("average_precision", "AP"), ("precision", "precision"), ("recall", "recall"), ("f1", "F1"),
+    ("defence", "defence"), ("epsilon", "ε"), ("delta", "δ"), ("model", "model"), ("status", "guarantee"),
+    ("attack", "attack"), ("degree", "degree"), ("belief", "belief"), ("seed", "seed"), ("utility", "utility"),
+    ("auc", "AUC"), ("average_precision", "AP"), ("precision", "precision"), ("recall", "recall"), ("f1", "F1"),
     ("tpr_at_fpr_001", "TPR @ 0.1 % FPR"), ("queries", "queries"),
 )  # fmt: skip
 NOT_PROTECTED = (
@@ -117,7 +117,7 @@ def _summary(cell: Any, sweet: bool, best: bool) -> dict[str, Any]:
         "attack": cell.attack,
         "auc": "–" if math.isnan(cell.auc) else f"{cell.auc:.3f}",
         "ap": "–" if math.isnan(cell.average_precision) else f"{cell.average_precision:.3f}",
-        "status": cell.status,
+        "status": f"{cell.status}, δ = {cell.delta:g}" if cell.delta else cell.status,
         "sweet": sweet,
         "best": best,
         "runs": cell.runs,

@@ -35,6 +35,7 @@ class Row:
     layers: int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     epsilon: float | None = None
+    delta: float | None = None
     unit: str | None = None
     status: str | None = None
     randomness: str | None = None
@@ -117,6 +118,7 @@ def release_labels(release: Release, *, split: str | None = None, seed: int | No
         "layers": release.layers,
         "params": params,
         "epsilon": None if epsilon is None or math.isinf(epsilon) else float(epsilon),
+        "delta": None if claim.claimed_epsilon is None else claim.delta,
         "unit": claim.unit,
         "status": claim.status,
         "randomness": claim.randomness,

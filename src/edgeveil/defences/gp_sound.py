@@ -25,7 +25,7 @@ from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, comp
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
-from edgeveil.privacy.budget import Charge, check_epsilon, exact
+from edgeveil.privacy.budget import Budget, Charge, check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
 from edgeveil.privacy.multibit import check_unit_range, multi_bit
@@ -175,8 +175,10 @@ class BucketResponse(LocalMechanism):
             x = multi_bit(x, self.epsilon_x, noise_for(snapshot.noise_seed("features")))
             spent |= dict.fromkeys((FEATURES, BOTH), exact(self.epsilon_x))
         directed, _ = self.lists(snapshot.graph, x, noise_for(snapshot.noise_seed("lists")))
-        charges = self.mechanism_guarantee(snapshot.seed).charges
-        guarantee = composed(old.guarantee, tuple(c._replace(on=SNAPSHOT) for c in charges), snapshot.seed)
+        budget = Budget(2 * self.per_entry)
+        for charge in self.mechanism_guarantee(snapshot.seed).charges:
+            budget.enter(charge._replace(on=SNAPSHOT))
+        guarantee = composed(old.guarantee, budget, snapshot.seed)
         also = tuple(_with_snapshot(g, spent.get(g.unit), guarantee.randomness) for g in guarantee.also)
         predictor = GraphPredictor(old.predictor.spec, old.predictor.model, directed)
         return Renewed(predictor, x, replace(guarantee, also=also))

@@ -154,7 +154,7 @@ class LPGNet(Defence):
             return self.perturb_counts(counts, cost, snapshot.noise_seed(layer))
 
         predictor = ask_again(old, snapshot.x, ask)
-        guarantee = composed(snapshot.release.guarantee, budget.charges, snapshot.seed)
+        guarantee = composed(snapshot.release.guarantee, budget, snapshot.seed)
         return Renewed(predictor, snapshot.x, guarantee)
 
     def _check_noise(self, seed: int | None) -> None:

@@ -7,6 +7,7 @@ refused before anything is charged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -71,15 +72,18 @@ class Renewal:
     check: Callable[[Snapshot], None] = _no_check
 
 
-def composed(old: Guarantee, charges: tuple[Charge, ...], seed: int | None) -> Guarantee:
-    """Sequential composition of what the weights cost and of fresh charges on the snapshot."""
+def composed(old: Guarantee, budget: Budget, seed: int | None) -> Guarantee:
+    """Sequential composition of what the weights cost and of a budget for the snapshot: epsilons and deltas add."""
     assert old.claimed_epsilon is not None
-    spent = sum((c.epsilon for c in charges), Fraction(0))
+    spent, delta = budget.cap, old.delta + budget.delta
+    both = f" (delta {old.delta:g} and {budget.delta:g})" if delta else ""
     return replace(
         old,
         claimed_epsilon=float(exact(old.claimed_epsilon) + spent),
-        charges=(*old.charges, *charges),
-        composition=f"sequential: {float(spent):g} for the snapshot, asked once, and {old.claimed_epsilon:g} "
+        delta=delta if delta in (old.delta, budget.delta) else math.nextafter(delta, 1.0),
+        accountant=budget.accountant if budget.delta else old.accountant,
+        charges=(*old.charges, *budget.charges),
+        composition=f"sequential: {float(spent):g} for the snapshot, asked once, and {old.claimed_epsilon:g}{both} "
         "for the weights, paid by edges that were in the earlier graph too; every answer is post-processing",
         randomness=SECURE if seed is None and old.randomness == SECURE else SEEDED,
         notes=(*(n for n in old.notes if n != SUM_NOTE), SUM_NOTE),
@@ -99,13 +103,13 @@ def perturb_again(mechanism: _Perturbs) -> Renewal:
     cost = exact(claim.claimed_epsilon)
 
     def answer(snapshot: Snapshot) -> Renewed:
-        budget = Budget(cost)
+        budget = Budget(cost, delta=claim.delta or None, accountant=claim.accountant)
         for charge in claim.charges or (Charge(f"{type(mechanism).__name__} perturbation", cost),):
-            budget.spend(charge.epsilon, charge.what, on=SNAPSHOT)
+            budget.enter(charge._replace(on=SNAPSHOT))
         noisy = mechanism.perturb(snapshot.graph, seed=snapshot.noise_seed())
         old = snapshot.release.predictor
         assert isinstance(old, GraphPredictor)
-        guarantee = composed(snapshot.release.guarantee, budget.charges, snapshot.seed)
+        guarantee = composed(snapshot.release.guarantee, budget, snapshot.seed)
         return Renewed(GraphPredictor(old.spec, old.model, noisy.adjacency), snapshot.x, guarantee)
 
     return Renewal(cost, answer)

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from edgeveil.serve.auth import Key
+from edgeveil.serve.middleware import read_body
 from edgeveil.serve.pages import admin_page, login_page
 from edgeveil.serve.problems import Problem
 from edgeveil.serve.service import FREE, NO_EPSILON, Service
@@ -110,7 +111,7 @@ async def _form(request: Request) -> dict[str, str]:
     site = request.headers.get("sec-fetch-site", "same-origin")
     if site not in ("same-origin", "none") or origin is None or urlsplit(origin).netloc != request.headers.get("host"):
         raise Problem(403, "cross_origin", "forms are accepted from the operator's page only")
-    body = await request.body()
+    body = await read_body(request.receive)
     if len(body) > 4096:
         raise Problem(413, "too_large", "the form is too large")
     return {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
@@ -132,7 +133,8 @@ def _html(build: Any, status: int = 200) -> HTMLResponse:
     policy = (
         f"default-src 'none'; style-src 'nonce-{nonce}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
-    return HTMLResponse(build(nonce), status, {"content-security-policy": policy, "x-frame-options": "DENY"})
+    headers = {"content-security-policy": policy, "x-frame-options": "DENY", "referrer-policy": "same-origin"}
+    return HTMLResponse(build(nonce), status, headers)
 
 
 def _facts(service: Service) -> dict[str, Any]:

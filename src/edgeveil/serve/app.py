@@ -28,7 +28,7 @@ from edgeveil.serve.bodies import (
 )
 from edgeveil.serve.config import Settings
 from edgeveil.serve.ledger import from_units
-from edgeveil.serve.middleware import Envelope
+from edgeveil.serve.middleware import Envelope, Handler, Shortcut, read_body
 from edgeveil.serve.problems import Problem
 from edgeveil.serve.service import Service
 from edgeveil.serve.wire import ARROW, NPZ, PredictRequest, encode_answer, parse_json, parse_predict
@@ -58,15 +58,16 @@ def create_app(settings: Settings, release: Release | None = None) -> FastAPI:
         description="Predictions of a graph model whose edges are private.",
     )  # fmt: skip
     app.state.service = service
-    app.add_middleware(Envelope, service=service)
     app.add_exception_handler(HTTPException, _http_problem)
-    _add_predict(app, service)
+    app.add_middleware(Envelope, service=service)
+    predict = _add_predict(app, service)
     _add_facts(app, service)
     _add_snapshots(app, service)
     _add_health(app, service)
     if settings.admin:
         add_admin(app, service)
     _secure_openapi(app)
+    app.middleware_stack = Shortcut(app.build_middleware_stack(), service, {("POST", "/v1/predict"): predict})
     return app
 
 
@@ -106,7 +107,7 @@ async def _key(request: Request, service: Service, permission: str) -> Key:
     return key
 
 
-def _add_predict(app: FastAPI, service: Service) -> None:
+def _add_predict(app: FastAPI, service: Service) -> Handler:
     ok = {
         "model": PredictAnswer,
         "description": "One row per node asked about.",
@@ -121,7 +122,7 @@ def _add_predict(app: FastAPI, service: Service) -> None:
         Answers are post-processing of the release: they cost queries, never epsilon.
         """
         key = await _key(request, service, "predict")
-        body = await request.body()
+        body = await read_body(request.receive)
         kind = request.headers.get("content-type", "")
         if len(body) > _LARGE:
             query = await asyncio.to_thread(parse_predict, kind, body, 8 * service.settings.max_body)
@@ -136,6 +137,8 @@ def _add_predict(app: FastAPI, service: Service) -> None:
         else:
             content, media = encode_answer(accept, got.answer, got.nodes, facts)
         return Response(content, media_type=media)
+
+    return predict
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
@@ -164,7 +167,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         key = await _key(request, service, "read")
         if not request.headers.get("content-type", "application/json").startswith("application/json"):
             raise Problem(415, "unsupported_media_type", "send application/json")
-        asked: QuoteRequest = parse_json(QuoteRequest, await request.body() or b"{}")
+        asked: QuoteRequest = parse_json(QuoteRequest, await read_body(request.receive) or b"{}")
         epsilon = service.snapshots.epsilon(asked.epsilon)
         edge_set = service.snapshots.check_edge_set(asked.edge_set)
         found = await asyncio.to_thread(service.ledger.quote, key.tenant, edge_set, epsilon)
@@ -198,7 +201,7 @@ def _add_snapshots(app: FastAPI, service: Service) -> None:
         if not _TOKEN.fullmatch(token):
             raise Problem(422, "bad_input", "Idempotency-Key: use 8 to 100 letters, digits or ._-")
         kind, limit = request.headers.get("content-type", ""), 4 * service.settings.max_snapshot_body
-        wanted = await asyncio.to_thread(parse_snapshot, kind, await request.body(), limit)
+        wanted = await asyncio.to_thread(parse_snapshot, kind, await read_body(request.receive), limit)
         work = asyncio.to_thread(service.snapshots.create, wanted, tenant=key.tenant, key_id=key.id, token=token)
         row, spend = await asyncio.shield(work)
         epsilon = float(from_units(spend.amount))

@@ -96,6 +96,12 @@ class Settings(BaseSettings):
     max_snapshot_body: int = Field(default=256 * 2**20, gt=0, description="Bytes of a snapshot body.")
     max_nodes: int = Field(default=20_000, gt=0, description="Nodes named or answered in one request.")
     max_connections: int = Field(default=512, gt=0, description="Connections at one time.")
+    address_connections: int = Field(
+        default=128, gt=0, description="Connections of one address at one time; trusted proxies have no such limit."
+    )
+    trusted_proxies: list[str] = Field(
+        default_factory=list, description="Addresses whose X-Forwarded-For names the client."
+    )
     queue: int = Field(default=64, gt=0, description="Inferences waiting before further ones are turned away.")
     threads: int = Field(default=1, gt=0, le=64, description="Threads that run the model.")
     request_timeout: float = Field(default=30.0, gt=0, description="Seconds for one answer.")

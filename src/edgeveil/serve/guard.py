@@ -23,7 +23,7 @@ from edgeveil.serve.config import GuardSettings
 from edgeveil.serve.engine import Change
 from edgeveil.serve.sketch import RowMemory
 
-__all__ = ["ACTIONS", "Decision", "Guard"]
+__all__ = ["ACTIONS", "PASS", "Decision", "Guard"]
 
 Int = NDArray[np.int64]
 Action = Literal["pass", "log", "slow", "review", "refuse"]

@@ -30,6 +30,10 @@ class Answer:
         parts = {"values": self.values, "classes": self.classes, "labels": self.labels}
         return {name: part for name, part in parts.items() if part is not None}
 
+    def rows(self, at: NDArray[np.int64]) -> Answer:
+        """Some of the rows."""
+        return Answer(self.kind, **{name: part[at] for name, part in self.arrays().items()})
+
 
 @dataclass(frozen=True)
 class OutputPolicy:

@@ -1,61 +1,18 @@
-"""Running the application: uvicorn with TLS, limits, and a clock on clients that never finish their headers."""
+"""Running the application: uvicorn with TLS and the limits on connections."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from edgeveil.errors import UsageError
 from edgeveil.serve.app import create_app
 from edgeveil.serve.config import Settings
+from edgeveil.serve.connections import Connections, connection_class
 from edgeveil.serve.listener import listen
 
 __all__ = ["make_server", "run"]
-
-log = logging.getLogger("edgeveil")
-
-
-def _protocol(header_timeout: float) -> type[H11Protocol]:
-    class Patient(H11Protocol):
-        """Closes a connection whose request line and headers do not arrive in time (slow loris)."""
-
-        _alarm: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._arm()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            waiting = self.conn.their_state is h11.IDLE
-            if not waiting:
-                self._disarm()
-            elif self._alarm is None and self.conn.trailing_data[0]:
-                self._arm()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._disarm()
-            super().connection_lost(exc)
-
-        def _arm(self) -> None:
-            self._alarm = self.loop.call_later(header_timeout, self._give_up)
-
-        def _disarm(self) -> None:
-            if self._alarm is not None:
-                self._alarm.cancel()
-                self._alarm = None
-
-        def _give_up(self) -> None:
-            self._alarm = None
-            if not self.transport.is_closing() and self.conn.their_state is h11.IDLE:
-                self.transport.close()
-
-    return Patient
 
 
 def make_server(settings: Settings, release: Any = None) -> uvicorn.Server:
@@ -70,9 +27,13 @@ def make_server(settings: Settings, release: Any = None) -> uvicorn.Server:
         tls = {"ssl_certfile": str(settings.tls_cert), "ssl_keyfile": str(settings.tls_key)}
         if settings.tls_client_ca is not None:
             tls |= {"ssl_ca_certs": str(settings.tls_client_ca), "ssl_cert_reqs": 2}
+    register = Connections(
+        settings.max_connections, settings.address_connections, trusted=tuple(settings.trusted_proxies)
+    )
+    app.state.connections = register
     config = uvicorn.Config(
-        app, host=settings.host, port=settings.port, http=_protocol(settings.header_timeout), ws="none",
-        limit_concurrency=settings.max_connections, timeout_keep_alive=settings.keep_alive, access_log=False,
+        app, host=settings.host, port=settings.port, http=connection_class(register, settings.header_timeout),
+        ws="none", proxy_headers=False, timeout_keep_alive=settings.keep_alive, access_log=False,
         server_header=False, log_level="warning", lifespan="on", h11_max_incomplete_event_size=16 * 1024,
         timeout_graceful_shutdown=10, **tls,
     )  # fmt: skip

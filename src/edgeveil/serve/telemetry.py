@@ -32,6 +32,7 @@ class Metrics:
         self._spent = Gauge("edgeveil_epsilon_spent", "Epsilon charged.", ["account"], **mine)
         self._cap = Gauge("edgeveil_epsilon_cap", "Epsilon that may be charged.", ["account"], **mine)
         self._ledger = Counter("edgeveil_ledger_failures", "Requests refused because the ledger failed.", **mine)
+        self._sources = {source: self._rows.labels(source) for source in ("stored", "computed")}
         self._children: dict[tuple[str, int], tuple[Any, Any]] = {}
 
     def request(self, route: str, status: int, seconds: float) -> None:
@@ -45,7 +46,7 @@ class Metrics:
 
     def rows(self, source: str, count: int) -> None:
         """Rows answered from ``stored`` or ``computed`` results."""
-        self._rows.labels(source).inc(count)
+        self._sources[source].inc(count)
 
     def guard(self, detector: str, action: str) -> None:
         """One decision of the guard."""

@@ -1,8 +1,9 @@
-"""Each goodness-of-fit check fails a correct sampler with probability 1e-6; there are about 40 of them."""
+"""Each goodness-of-fit check fails a correct sampler with probability 1e-6; there are about 60 of them."""
 
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +14,7 @@ from edgeveil.errors import InputError
 from edgeveil.privacy.guarantee import SECURE, SEEDED
 from edgeveil.privacy.noise import Noise, SecureNoise, SeededNoise, noise_for
 from edgeveil.privacy.probability import exp_minus, logistic, probability
+from edgeveil.privacy.secure import _kept, _kept_digits
 from laws import fits
 
 SIZE = 60_000
@@ -26,6 +28,49 @@ def test_discrete_laplace(seed: int | None, scale: Fraction) -> None:
     reach = int(12 * scale) + 5
     mass = {k: (1 - q) / (1 + q) * q ** abs(k) for k in range(-reach, reach + 1)}
     fits(noise_for(seed).discrete_laplace(scale, SIZE), mass)
+
+
+def gaussian_mass(scale: Fraction) -> dict[int, float]:
+    reach = int(9 * scale) + 5
+    weights = {k: math.exp(-(k**2) / (2 * float(scale) ** 2)) for k in range(-reach, reach + 1)}
+    total = math.fsum(weights.values())
+    return {k: w / total for k, w in weights.items()}
+
+
+@pytest.mark.parametrize("seed", SOURCES)
+@pytest.mark.parametrize(
+    "scale", [Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(10, 7), Fraction(999, 100), Fraction(300)]
+)
+def test_discrete_gaussian(seed: int | None, scale: Fraction) -> None:
+    draws = noise_for(seed).discrete_gaussian(scale, SIZE)
+    assert draws.dtype == np.int64 and len(draws) == SIZE
+    fits(draws, gaussian_mass(scale))
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 4), Fraction(7, 3), Fraction(14), Fraction(1367071, 10000)])
+def test_kept_laplace_draws_have_gaussian_mass(scale: Fraction) -> None:
+    """Chance to be kept = Gaussian mass / Laplace mass, up to one constant, to 60 binary digits at every size."""
+    wide, precise = math.floor(scale) + 1, Context(prec=80)
+    for size in (0, 1, 2, wide, 3 * wide + 1, 12 * wide):
+        loss = Fraction(size**2) / (2 * scale**2) - Fraction(size, wide) + scale**2 / (2 * wide**2)
+        chance = precise.exp(precise.divide(Decimal(-loss.numerator), Decimal(loss.denominator)))
+        assert _kept(scale, size).floor(60) == int(chance * 2**60)
+        assert _kept_digits(scale, size) == int(chance * 2**16)
+
+
+def test_kept_draws_that_16_bits_leave_open_are_decided_by_further_digits() -> None:
+    """Coins of one size are forced open; the rest of its expansion is then the chance to be kept."""
+    scale, size = Fraction(3), 4
+    coin = _kept(scale, size)
+    rest = float(Fraction(coin.floor(400), 2**384) - coin.floor(16))
+    kept = OpenCoin(coin.floor(16))._keeps(np.full(4000, size), scale)
+    fits(kept.astype(int), {0: 1 - rest, 1: rest})
+
+
+def test_a_million_gaussian_draws_are_all_there() -> None:
+    draws = SecureNoise().discrete_gaussian(Fraction(3, 2), 10**6)
+    assert draws.shape == (10**6,)
+    fits(draws, gaussian_mass(Fraction(3, 2)))
 
 
 @pytest.mark.parametrize("seed", SOURCES)
@@ -143,8 +188,9 @@ def test_continuous_laplace_is_for_seeded_runs_only() -> None:
 def test_sources_are_labelled_and_seeds_reproduce() -> None:
     assert noise_for(None).randomness == SECURE
     assert noise_for(0).randomness == SEEDED
-    a, b, c = (noise_for(s, "x").discrete_laplace(Fraction(5), 20).tolist() for s in (3, 3, 4))
-    assert a == b != c
+    for law in ("discrete_laplace", "discrete_gaussian"):
+        a, b, c = (getattr(noise_for(s, "x"), law)(Fraction(5), 20).tolist() for s in (3, 3, 4))
+        assert a == b != c
     noise: Noise = SeededNoise(np.random.default_rng(0))
     assert noise.integers(0, 2, 3).shape == (3,)
 
@@ -154,3 +200,7 @@ def test_nonsense_is_refused() -> None:
         SecureNoise().integers(3, 3, 1)
     with pytest.raises(InputError, match="positive"):
         SecureNoise().discrete_laplace(Fraction(0), 1)
+    for noise in (noise_for(None), noise_for(0)):
+        with pytest.raises(InputError, match="positive"):
+            noise.discrete_gaussian(Fraction(0), 1)
+        assert noise.discrete_gaussian(Fraction(2), 0).shape == (0,)

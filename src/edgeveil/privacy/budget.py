@@ -137,7 +137,7 @@ class Budget:
         cells: int | None = None,
         law: str = "discrete",
     ) -> Fraction:
-        """Charge a query with Gaussian noise of that scale before it runs; returns the squared scale for the sampler.
+        """Charge a query with Gaussian noise of that scale before it runs; returns the scale for the sampler.
 
         State how far one edge moves the answer: `sensitivity` in L2, or `cells`, the number of counts that change by
         exactly 1 (their sensitivity is its root), which lets accountants be more precise. Discrete noise is for answers
@@ -147,7 +147,7 @@ class Budget:
             return Fraction(0)
         noise = make_gaussian(scale, _squared(sensitivity, cells), law=law, cells=cells)
         self.enter(Charge(what, None, on, noise))
-        return noise.scale**2
+        return noise.scale
 
     def enter(self, charge: Charge) -> None:
         """Make a charge that is stated already, by the rules of `spend`."""

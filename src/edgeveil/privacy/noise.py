@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.errors import InputError
 from edgeveil.privacy.guarantee import SEEDED
 from edgeveil.privacy.probability import Probability, exp_minus, probability
 from edgeveil.privacy.secure import SecureNoise
@@ -46,6 +48,10 @@ class Noise(Protocol):
 
     def discrete_laplace(self, scale: Fraction, size: int) -> Int:
         """Integers with P(k) proportional to exp(-|k|/scale); epsilon = sensitivity/scale."""
+        ...
+
+    def discrete_gaussian(self, scale: Fraction, size: int) -> Int:
+        """Integers with P(k) proportional to exp(-k^2 / (2 scale^2)); rho = sensitivity^2 / (2 scale^2)."""
         ...
 
     def laplace(self, scale: float, size: int) -> NDArray[np.float64]:
@@ -83,6 +89,18 @@ class SeededNoise:
         """Integers with P(k) proportional to exp(-|k|/scale), as the difference of two geometric draws."""
         failure = exp_minus(1 / Fraction(scale))
         return self.geometric(failure, size) - self.geometric(failure, size)
+
+    def discrete_gaussian(self, scale: Fraction, size: int) -> Int:
+        """Integers with P(k) proportional to exp(-k^2 / (2 scale^2)), by rejection from the discrete Laplace law."""
+        if scale <= 0:
+            raise InputError(f"the scale of Gaussian noise must be positive, got {scale}")
+        wide, sigma = math.floor(scale) + 1, float(scale)
+        out = np.empty(0, np.int64)
+        while len(out) < size:
+            draws = self.discrete_laplace(Fraction(wide), 3 * (size - len(out)) // 2 + 16)
+            chance = np.exp(-((np.abs(draws) - sigma**2 / wide) ** 2) / (2 * sigma**2))
+            out = np.concatenate([out, draws[self._rng.random(len(draws)) < chance]])
+        return out[:size]
 
     def laplace(self, scale: float, size: int) -> NDArray[np.float64]:
         """Continuous Laplace noise."""

@@ -17,7 +17,7 @@ _GRID = 1e-4
 def pld_epsilon(charges: Sequence[Charge], delta: float) -> float:
     """Epsilon of the composed charges at delta; losses are rounded upwards, so it is never too small.
 
-    Equal charges are composed at once. The library's grid of 1e-4 adds at most that much per different charge.
+    Equal charges are composed at once. The library's grid adds at most 1e-4 per query.
     """
     try:
         from dp_accounting.pld import privacy_loss_distribution as losses

@@ -126,12 +126,51 @@ class SecureNoise:
         failure = exp_minus(1 / Fraction(scale))
         return self.geometric(failure, size) - self.geometric(failure, size)
 
+    def discrete_gaussian(self, scale: Fraction, size: int) -> Int:
+        """Integers with P(k) proportional to exp(-k^2 / (2 scale^2)).
+
+        Canonne, Kamath and Steinke 2020, Alg. 3: a discrete Laplace draw y of the whole scale t above `scale` is kept
+        with probability exp(-(|y| - scale^2/t)^2 / (2 scale^2)), an exact coin.
+        """
+        if scale <= 0:
+            raise InputError(f"the scale of Gaussian noise must be positive, got {scale}")
+        scale = Fraction(scale)
+        out = np.empty(size, np.int64)
+        filled = 0
+        while filled < size:
+            draws = self.discrete_laplace(Fraction(math.floor(scale) + 1), min(_BLOCK, 3 * (size - filled) // 2 + 16))
+            draws = draws[self._keeps(np.abs(draws), scale)][: size - filled]
+            out[filled : filled + len(draws)] = draws
+            filled += len(draws)
+        return out
+
+    def _keeps(self, sizes: Int, scale: Fraction) -> NDArray[np.bool_]:
+        """The coin of each draw: 16 bits against the digits of its size's probability, more where all 16 agree."""
+        values, index = np.unique(sizes, return_inverse=True)
+        digits = np.array([_kept_digits(scale, int(v)) for v in values], np.int32)[index]
+        words = self._words(np.uint16, len(sizes))
+        out: NDArray[np.bool_] = words < digits
+        for at in np.flatnonzero(words == digits):
+            out[at] = self._decide(_kept(scale, int(sizes[at])), 16, 1)[0]
+        return out
+
     def laplace(self, scale: float, size: int) -> NDArray[np.float64]:
         """Refused: continuous noise in floating point is never exact."""
         raise InputError(
             "continuous Laplace noise cannot be drawn privately in floating point; "
             "use discrete_laplace on a grid, or pass a seed if this is an experiment"
         )
+
+
+def _kept(scale: Fraction, size: int) -> Probability:
+    """Chance that the Gaussian sampler keeps a Laplace draw of that size."""
+    square = scale**2
+    return exp_minus((size - square / (math.floor(scale) + 1)) ** 2 / (2 * square))
+
+
+@lru_cache(maxsize=1 << 17)
+def _kept_digits(scale: Fraction, size: int) -> int:
+    return _kept(scale, size).floor(16)
 
 
 @lru_cache(maxsize=64)

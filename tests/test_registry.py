@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,3 +97,11 @@ def test_a_number_after_the_name_fixes_one_parameter(shapes: Registry[Shape]) ->
         assert odd not in shapes
         with pytest.raises(UnknownNameError):
             shapes.create(odd)
+
+
+def test_threads_wait_for_the_first_load(shapes: Registry[Shape], tmp_path: Path) -> None:
+    late = tmp_path / "shape_family" / "late.py"
+    late.write_text("import time\ntime.sleep(0.3)\n" + late.read_text())
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: shapes.get("late").__name__, range(8)))
+    assert found == ["Late"] * 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -43,7 +44,8 @@ class Registry(Generic[T]):
         self._group = group
         self._entries: dict[str, Entry[T]] = {}
         self._numbered: dict[str, str] = {}
-        self._loaded = False
+        self._loading = self._loaded = False
+        self._lock = threading.RLock()
 
     def register(
         self, name: str, presets: Mapping[str, Mapping[str, Any]] | None = None, *, numbered: str | None = None
@@ -72,15 +74,18 @@ class Registry(Generic[T]):
         self._entries[entry.name] = entry
 
     def load(self) -> None:
-        """Import every module of the family's package and every entry point, once."""
+        """Import every module of the family's package and every entry point, once; other threads wait for it."""
         if self._loaded:
             return
-        self._loaded = True  # now, because the modules may look names up while they are imported
-        try:
-            self._import_members()
-        except BaseException:
-            self._loaded = False
-            raise
+        with self._lock:
+            if self._loading or self._loaded:  # the modules may look names up while they are imported
+                return
+            self._loading = True
+            try:
+                self._import_members()
+                self._loaded = True
+            finally:
+                self._loading = False
 
     def _import_members(self) -> None:
         package = importlib.import_module(self._package)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,20 @@ def test_the_page_is_closed_without_an_admin_key(server: Any) -> None:
     for forged in ("a.b.c.d", "x.99999999999.y." + "0" * 64, ""):
         page = server.client.get("/admin", headers={"cookie": f"edgeveil_operator={forged}"})
         assert "Admin key" in page.text
+
+
+def test_text_that_is_not_ascii_is_refused_like_any_other(server: Any) -> None:
+    text, _ = server.service.keys.add("alice", "admin")
+    log_in(server, text)
+    raw = http.client.HTTPConnection(server.url.removeprefix("http://"))
+    raw.putrequest("GET", "/admin")
+    raw.putheader("cookie", b"edgeveil_operator=a.b.c.\xc3\xa4\xff")
+    raw.endheaders()
+    answer = raw.getresponse()
+    assert answer.status == 200 and b"Admin key" in answer.read()
+    raw.close()
+    posted = server.client.post("/admin/revoke", data={"csrf": "ä€", "key": "x"}, headers={"origin": server.url})
+    assert posted.status_code == 403 and posted.json()["error"]["code"] == "bad_csrf"
 
 
 def test_session_cookie_headers_and_no_external_asset(server: Any) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -238,3 +240,35 @@ def test_seeded_noise_and_open_addresses_are_refused(graph: ev.Graph, tmp_path: 
     real = ev.defend(graph, "mlp", seed=0)
     with pytest.raises(UsageError, match="loopback"):
         Service(load_settings(release=tmp_path, state=tmp_path / "s", host="192.0.2.1"), real)
+
+
+@pytest.mark.timeout(120)
+def test_first_requests_after_a_cold_start_find_every_method(
+    command: Callable[..., Any], noisy_release: ev.Release, graph: ev.Graph
+) -> None:
+    server = command(noisy_release, "--epsilon-cap", "20")
+    key = server.key("alice", "curate", epsilon=15.0)
+
+    def ask(i: int) -> int:
+        with httpx.Client(base_url=server.url, headers=key, timeout=60, trust_env=False) as client:
+            return client.post("/v1/snapshots", json=body(graph, name=f"s{i}", epsilon=1.0)).status_code
+
+    with ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(ask, range(12))) == [200] * 12
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-7, 0.0, -1.0, 1e7])
+def test_an_epsilon_no_mechanism_can_have_is_refused(
+    live: Callable[..., Any], noisy_release: ev.Release, graph: ev.Graph, epsilon: float
+) -> None:
+    server = live(noisy_release, epsilon_cap=10.0)
+    key = server.key("alice", "curate", epsilon=5.0)
+    answer = server.post("/v1/snapshots", key, json=body(graph, epsilon=epsilon))
+    assert answer.status_code == 422 and "epsilon" in answer.json()["error"]["message"]
+    assert server.service.ledger.account("tenant:alice").used == 0
+
+
+def test_the_smallest_epsilon_works(live: Callable[..., Any], noisy_release: ev.Release, graph: ev.Graph) -> None:
+    server = live(noisy_release, epsilon_cap=10.0)
+    answer = server.post("/v1/snapshots", server.key("alice", "curate", epsilon=5.0), json=body(graph, epsilon=1e-6))
+    assert answer.status_code == 200

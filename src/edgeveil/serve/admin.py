@@ -47,7 +47,7 @@ class Sessions:
         """The active admin key behind a cookie, or None."""
         value, _, signature = (cookie or "").rpartition(".")
         parts = value.split(".")
-        if len(parts) != 3 or not hmac.compare_digest(self._sign("session", value), signature):
+        if len(parts) != 3 or not _same(self._sign("session", value), signature):
             return None
         found = self._service.keys.find(parts[0])
         if found is None:
@@ -123,9 +123,14 @@ async def _operator(request: Request, sessions: Sessions) -> tuple[Key, dict[str
     key = await asyncio.to_thread(sessions.key, cookie)
     if key is None or cookie is None:
         raise Problem(401, "no_session", "log in at /admin first")
-    if not hmac.compare_digest(sessions.csrf(cookie), form.get("csrf", "")):
+    if not _same(sessions.csrf(cookie), form.get("csrf", "")):
         raise Problem(403, "bad_csrf", "the form is stale or foreign; reload the page")
     return key, form
+
+
+def _same(ours: str, given: str) -> bool:
+    """Constant-time comparison of text that need not be ASCII."""
+    return hmac.compare_digest(ours.encode(), given.encode("utf-8", "surrogatepass"))
 
 
 def _html(build: Any, status: int = 200) -> HTMLResponse:

@@ -223,7 +223,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/readyz", summary="Ready", **describe({"description": "The ledger answers."}, 503, secured=False))
     async def readyz() -> dict[str, str]:
         """The ledger can be reached, so that queries can be answered."""
-        await asyncio.to_thread(service.database.secret)
+        await asyncio.to_thread(service.check_ready)
         return {"status": "ready"}
 
     ok = {"description": "Prometheus text.", "content": {"text/plain": {"schema": {"type": "string"}}}}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from edgeveil.serve.archives import read_npz
 from edgeveil.serve.problems import Problem
 from edgeveil.serve.snapshots import SnapshotRequest
-from edgeveil.serve.wire import ARROW, JSON, NPZ, PredictRequest, parse_json, read_npz
+from edgeveil.serve.wire import ARROW, JSON, NPZ, PredictRequest, parse_json
 
 __all__ = ["ErrorBody", "PredictAnswer", "QuoteAnswer", "QuoteRequest", "SnapshotBody", "describe", "parse_snapshot"]
 
@@ -56,7 +58,7 @@ class QuoteRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, json_schema_extra={"examples": [{"epsilon": 1.0}]})
 
-    epsilon: float | None = Field(None, gt=0, le=1e6)
+    epsilon: float | None = Field(None, ge=1e-6, le=1e6)
     edge_set: str | None = Field(None, pattern=_NAME)
 
 
@@ -90,7 +92,7 @@ class SnapshotBody(BaseModel):
     num_nodes: int = Field(gt=0, le=2**31)
     edges: list[tuple[Node, Node]]
     features: list[list[float]] | None = None
-    epsilon: float | None = Field(None, gt=0, le=1e6)
+    epsilon: float | None = Field(None, ge=1e-6, le=1e6)
     edge_set: str | None = Field(None, pattern=_NAME)
 
 
@@ -114,7 +116,7 @@ def parse_snapshot(content_type: str, body: bytes, unpacked: int) -> SnapshotReq
         return _request(given, np.asarray(given.edges, np.int64).reshape(-1, 2).T, given.features)
     if kind != NPZ:
         raise Problem(415, "unsupported_media_type", f"send {JSON} or {NPZ}, not {kind!r}")
-    arrays = read_npz(body, unpacked)
+    arrays = read_npz(body, unpacked, frozenset(SnapshotBody.model_fields))
     edges = arrays.pop("edges", None)
     features = arrays.pop("features", None)
     if edges is None or edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
@@ -125,8 +127,6 @@ def parse_snapshot(content_type: str, body: bytes, unpacked: int) -> SnapshotReq
 
 
 def _as_json(fields: dict[str, Any]) -> bytes:
-    import json
-
     return json.dumps(fields).encode()
 
 

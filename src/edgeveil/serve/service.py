@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import UsageError
 from edgeveil.privacy.guarantee import SEEDED
 from edgeveil.release.release import Release
@@ -81,10 +82,17 @@ class Service:
         if self._opened:
             return
         torch.set_num_threads(1)
+        DEFENCES.load()
         self.snapshots.open()
         self._opened = True
         self.watch.guard(self.snapshots.base)
         self.audit.write("start", defence=self.release.defence, guarantee=self.release.guarantee.status)
+
+    def check_ready(self) -> None:
+        """Raise unless everything a request may need is loaded and the ledger answers."""
+        if not self._opened:
+            raise Problem(503, "starting", "the server is starting", retry_after=1)
+        self.database.secret()
 
     async def close(self) -> None:
         """Return unused quota, keep the guard's scores, close files."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from edgeveil.serve.archives import read_arrow, read_npz
 from edgeveil.serve.policy import Answer
 from edgeveil.serve.problems import Problem
 
@@ -23,12 +23,12 @@ __all__ = [
     "encode_answer",
     "parse_json",
     "parse_predict",
-    "read_npz",
 ]
 
 JSON = "application/json"
 NPZ = "application/x-npz"
 ARROW = "application/vnd.apache.arrow.stream"
+ARRAYS = frozenset({"nodes", "features", "answer", "answer_all", "induced", "snapshot"})
 Row = list[float]
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -87,9 +87,9 @@ def parse_predict(content_type: str, body: bytes, unpacked: int = 2**26) -> Quer
     if kind in ("", JSON):
         return _from_json(parse_json(PredictRequest, body))
     if kind == NPZ:
-        return _from_arrays(read_npz(body, unpacked))
+        return _from_arrays(read_npz(body, unpacked, ARRAYS))
     if kind == ARROW:
-        return _from_arrays(_read_arrow(body))
+        return _from_arrays(read_arrow(body, unpacked))
     raise Problem(415, "unsupported_media_type", f"send {JSON}, {NPZ} or {ARROW}, not {kind!r}")
 
 
@@ -106,10 +106,6 @@ def _from_json(request: PredictRequest) -> Query:
 
 
 def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Query:
-    known = {"nodes", "features", "answer", "answer_all", "induced", "snapshot"}
-    unknown = sorted(set(arrays) - known)
-    if unknown:
-        raise Problem(422, "bad_input", f"unknown array {unknown[0]!r}; use {', '.join(sorted(known))}")
     nodes = _ids(arrays["nodes"], "nodes") if "nodes" in arrays else None
     answer = _ids(arrays["answer"], "answer") if "answer" in arrays else None
     features = None
@@ -155,43 +151,6 @@ def _ids(values: Any, what: str) -> NDArray[np.int64]:
         return ids.astype(np.int64)
     except (ValueError, OverflowError, TypeError):
         raise Problem(422, "bad_input", f"{what}: expected a non-empty list of node numbers") from None
-
-
-def read_npz(body: bytes, limit: int) -> dict[str, NDArray[Any]]:
-    """Arrays of an npz archive that take at most `limit` bytes, also as numbers of 8 bytes each."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            if sum(item.file_size for item in archive.infolist()) > limit:
-                raise Problem(413, "too_large", f"the unpacked arrays exceed {limit} bytes")
-        with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError, MemoryError):
-        raise Problem(400, "malformed_npz", "the body is not a readable npz archive of plain arrays") from None
-    if sum(8 * part.size for part in found.values()) > limit:
-        raise Problem(413, "too_large", f"the unpacked arrays exceed {limit} bytes")
-    return found
-
-
-def _read_arrow(body: bytes) -> dict[str, NDArray[Any]]:
-    """One record batch stream: column `nodes`, column `features` (lists of numbers), flags in the metadata."""
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise Problem(415, "unsupported_media_type", "this server reads no Arrow; send JSON or npz") from None
-    try:
-        table = pa.ipc.open_stream(body).read_all()
-        found = {str(name): np.asarray(table[name].to_pylist()) for name in table.column_names}
-        meta = table.schema.metadata or {}
-        for name in (b"answer_all", b"induced"):
-            if name in meta:
-                found[name.decode()] = np.array([meta[name] == b"true"])
-        if b"answer" in meta:
-            found["answer"] = np.asarray(json.loads(meta[b"answer"]))
-        if b"snapshot" in meta:
-            found["snapshot"] = np.array([meta[b"snapshot"].decode()])
-        return found
-    except (pa.ArrowInvalid, pa.ArrowException, ValueError, TypeError, UnicodeDecodeError):
-        raise Problem(400, "malformed_arrow", "the body is not a readable Arrow stream") from None
 
 
 def encode_answer(accept: str, answer: Answer, nodes: NDArray[np.int64], facts: dict[str, Any]) -> tuple[bytes, str]:

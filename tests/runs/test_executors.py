@@ -10,12 +10,12 @@ import payload
 import pytest
 import scipy.sparse as sp
 
+from edgeveil.errors import InputError, StorageError, UnknownNameError
+from edgeveil.graph.graph import Graph
 from edgeveil.runs.executors import make_executor
 from edgeveil.runs.processes import Processes
 from edgeveil.runs.shared_graphs import from_arrays, open_graph, save_graph, to_arrays
 from edgeveil.runs.tasks import Backlog, Outcome, Task
-from edgeveil.errors import InputError, StorageError, UnknownNameError
-from edgeveil.graph.graph import Graph
 
 LOCAL = ("serial", "processes")
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeveil.runs.run_config import AttackConfig, RunConfig
-from edgeveil.runs.rows import TIMES
-from edgeveil.runs.measure import measure, run
-from edgeveil.runs.score import first_rows_pairs, shared_target
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.graph import Graph
+from edgeveil.runs.measure import measure, run
+from edgeveil.runs.rows import TIMES
+from edgeveil.runs.run_config import AttackConfig, RunConfig
+from edgeveil.runs.score import first_rows_pairs, shared_target
 
 FAST: dict[str, Any] = {"train_params": {"epochs": 5}}
 

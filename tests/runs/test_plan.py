@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from edgeveil.runs.code_digest import code_digest, module_digest
-from edgeveil.runs.run_config import AttackConfig, RunConfig, content_id
-from edgeveil.runs.plan import Grid, Plan, load_plan, parse_plan
 from edgeveil.errors import InputError, UnknownNameError, UsageError
+from edgeveil.runs.code_digest import code_digest, module_digest
+from edgeveil.runs.plan import Grid, Plan, load_plan, parse_plan
+from edgeveil.runs.run_config import AttackConfig, RunConfig, content_id
 
 DOCS = Path(__file__).parents[2] / "docs" / "sweeps.md"
 

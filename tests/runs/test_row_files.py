@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from edgeveil.errors import StorageError, UsageError
 from edgeveil.runs.row_files import export, write_table
 from edgeveil.runs.rows import FIELDS, Row
-from edgeveil.errors import StorageError, UsageError
 
 ROWS = [
     Row(dataset="cora", defence="lapgraph", epsilon=4.0, params={"a": [1, 2]}, auc=0.5, queries=7, seed=1).to_json(),

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from edgeveil.runs.rows import FIELDS, FIGURES, LABELS, Row
 from edgeveil.errors import InputError
+from edgeveil.runs.rows import FIELDS, FIGURES, LABELS, Row
 
 CONTRACT = (
     "dataset, is_twin, split, setting, protocol, defence, variant, model, layers, params, epsilon, delta, unit, status, "

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from edgeveil.errors import StorageError
 from edgeveil.runs.records import Record, append_record, read_log
 from edgeveil.runs.store import Store, log_path, rebuild
-from edgeveil.errors import StorageError
 
 
 def record(number: int, rows: int = 3) -> Record:

@@ -12,13 +12,13 @@ from typing import Any
 import payload
 import pytest
 
-from edgeveil.runs.run_config import AttackConfig, RunConfig
-from edgeveil.runs.executors import Serial
-from edgeveil.runs.rows import TIMES
-from edgeveil.runs.store import Store
-from edgeveil.runs.sweep import carry_on, describe, sweep
 from edgeveil.errors import DatasetUnavailable
 from edgeveil.graph.graph import Graph
+from edgeveil.runs.executors import Serial
+from edgeveil.runs.rows import TIMES
+from edgeveil.runs.run_config import AttackConfig, RunConfig
+from edgeveil.runs.store import Store
+from edgeveil.runs.sweep import carry_on, describe, sweep
 
 
 def start(store: Path, count: int, diary: Path, executor: str) -> Any:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from edgeveil.errors import EdgeveilError, MissingExtra
+from edgeveil.graph.graph import Graph
 from edgeveil.runs.processes import ATTEMPTS, ThreadLimit
 from edgeveil.runs.shared_graphs import from_arrays, to_arrays
 from edgeveil.runs.tasks import Backlog, Outcome, Task, carry_out, find_function
-from edgeveil.errors import EdgeveilError, MissingExtra
-from edgeveil.graph.graph import Graph
 
 __all__ = ["RayCluster"]
 

@@ -11,7 +11,17 @@ import edgeveil
 
 __all__ = ["RELEVANT", "code_digest", "module_digest"]
 
-RELEVANT = ("graph", "privacy", "metrics", "models", "release", "defences", "attacks", "runs/measure.py", "runs/score.py")
+RELEVANT = (
+    "graph",
+    "privacy",
+    "metrics",
+    "models",
+    "release",
+    "defences",
+    "attacks",
+    "runs/measure.py",
+    "runs/score.py",
+)
 
 
 def module_digest(source: str) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from edgeveil.runs.run_config import RunConfig
 from edgeveil.graph.catalog import dataset, names
+from edgeveil.runs.run_config import RunConfig
 
 __all__ = ["estimate", "pack", "probe", "speed"]
 

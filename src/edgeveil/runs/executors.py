@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from edgeveil.runs.tasks import Outcome, Task, carry_out, find_function
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.graph import Graph
+from edgeveil.runs.tasks import Outcome, Task, carry_out, find_function
 
 __all__ = ["EXECUTORS", "Executor", "Serial", "make_executor"]
 

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from edgeveil.runs.run_config import RunConfig
-from edgeveil.runs.rows import Row, plain, release_labels
-from edgeveil.runs.score import Attacked, attack_release, rows_of
 from edgeveil.defences.api import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
@@ -17,6 +14,9 @@ from edgeveil.metrics.utility import by_degree, homophily
 from edgeveil.models.memo import Memo, remembering
 from edgeveil.models.presets import preset
 from edgeveil.release.release import Release
+from edgeveil.runs.rows import Row, plain, release_labels
+from edgeveil.runs.run_config import RunConfig
+from edgeveil.runs.score import Attacked, attack_release, rows_of
 
 __all__ = ["FUNCTION", "Measured", "measure", "run", "split_of", "utility_metric"]
 

@@ -22,9 +22,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from edgeveil.runs.run_config import AttackConfig, Frozen, RunConfig
 from edgeveil.errors import UnknownNameError, UsageError
 from edgeveil.registry import canonical
+from edgeveil.runs.run_config import AttackConfig, Frozen, RunConfig
 
 __all__ = ["Grid", "Plan", "load_plan", "parse_plan"]
 
@@ -144,9 +144,9 @@ def _facts(defence: str) -> _Facts:
 def _check_names(grid: Grid) -> None:
     """Defences, attacks, models, presets, beliefs and the keys of every table of parameters."""
     from edgeveil.attacks.base import ATTACKS
-    from edgeveil.runs.score import KNOWN_BELIEFS
     from edgeveil.defences.base import DEFENCES
     from edgeveil.models.presets import preset
+    from edgeveil.runs.score import KNOWN_BELIEFS
 
     own = {canonical(name): name for name in grid.defence}
     for name, params in grid.params.items():

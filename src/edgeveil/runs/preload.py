@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgeveil.attacks.base import ATTACKS
-from edgeveil.runs import measure, processes
 from edgeveil.defences.base import DEFENCES
+from edgeveil.runs import measure, processes
 
 ATTACKS.load()
 DEFENCES.load()

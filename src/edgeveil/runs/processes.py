@@ -17,10 +17,10 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from edgeveil.runs.shared_graphs import open_graph, save_graph
-from edgeveil.runs.tasks import Backlog, Outcome, Task, carry_out, find_function
 from edgeveil.errors import StorageError
 from edgeveil.graph.graph import Graph
+from edgeveil.runs.shared_graphs import open_graph, save_graph
+from edgeveil.runs.tasks import Backlog, Outcome, Task, carry_out, find_function
 
 __all__ = ["Processes", "ThreadLimit"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from edgeveil.runs.rows import FIELDS, FIGURES
 from edgeveil.errors import MissingExtra, StorageError, UsageError
+from edgeveil.runs.rows import FIELDS, FIGURES
 
 __all__ = ["ENDINGS", "export", "write_table"]
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from edgeveil.attacks.api import attack as run_attack
 from edgeveil.attacks.base import AttackResult
-from edgeveil.runs.run_config import AttackConfig
-from edgeveil.runs.rows import Row
 from edgeveil.defences.local import without_kprop
 from edgeveil.errors import UnknownNameError
 from edgeveil.graph.graph import Graph
@@ -30,6 +28,8 @@ from edgeveil.metrics.protocol import (
 )
 from edgeveil.release.release import Release
 from edgeveil.release.target import AnswerKind, LocalTarget, Target
+from edgeveil.runs.rows import Row
+from edgeveil.runs.run_config import AttackConfig
 from edgeveil.seeds import stream
 
 __all__ = ["Attacked", "attack_release", "rows_of", "shared_target"]

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgeveil.runs.run_config import canonical_json
+from edgeveil.errors import StorageError
 from edgeveil.runs.records import Record, append_record, read_log
 from edgeveil.runs.rows import FIELDS, FIGURES, LABELS
-from edgeveil.errors import StorageError
+from edgeveil.runs.run_config import canonical_json
 
 __all__ = ["Store", "log_path", "rebuild"]
 

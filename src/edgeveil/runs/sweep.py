@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from edgeveil.runs.code_digest import code_digest
-from edgeveil.runs.run_config import RunConfig, canonical_json, content_id
-from edgeveil.runs.executors import Executor
-from edgeveil.runs.records import Record
-from edgeveil.runs.measure import FUNCTION
-from edgeveil.runs.store import Store
-from edgeveil.runs.tasks import Outcome, Task
 from edgeveil.errors import EdgeveilError
 from edgeveil.graph.graph import Graph
+from edgeveil.runs.code_digest import code_digest
+from edgeveil.runs.executors import Executor
+from edgeveil.runs.measure import FUNCTION
+from edgeveil.runs.records import Record
+from edgeveil.runs.run_config import RunConfig, canonical_json, content_id
+from edgeveil.runs.store import Store
+from edgeveil.runs.tasks import Outcome, Task
 
 __all__ = ["Progress", "Summary", "carry_on", "describe", "prepare", "sweep"]
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 from edgeveil.cli.main import build_app
 from edgeveil.errors import InputError
 from edgeveil.graph.datasets import load
+from edgeveil.graph.graph import Graph
 from edgeveil.graph.npz import read_npz
 
 
@@ -51,3 +54,66 @@ def test_an_earlier_export_is_never_overwritten(tmp_path: Path) -> None:
     perturb("cora-twin", "--epsilon", "4", "--out", str(tmp_path))
     with pytest.raises(InputError, match="spends epsilon again"):
         perturb("cora-twin", "--epsilon", "4", "--out", str(tmp_path))
+
+
+def matching(names: list[str]) -> list[tuple[str, str]]:
+    return list(zip(names[: len(names) // 2], names[len(names) // 2 :], strict=True))
+
+
+def own_files(folder: Path, pairs: list[tuple[str, str]], nodes: list[str], head: str = "source,target\n") -> list[str]:
+    (folder / "edges.csv").write_text(head + "".join(f"{u},{v}\n" for u, v in pairs), encoding="utf-8")
+    (folder / "nodes.txt").write_text("".join(f"{node}\n" for node in nodes), encoding="utf-8")
+    return ["--edges", str(folder / "edges.csv"), "--nodes", str(folder / "nodes.txt"), "--epsilon", "0.1"]
+
+
+def exported(folder: Path, args: list[str], name: str) -> Graph:
+    perturb(*args, "--out", str(folder / name))
+    return read_npz(folder / name)
+
+
+@pytest.mark.parametrize("kind", ["names", "numbers"])
+def test_an_adversary_reads_no_edge_off_the_order_of_the_nodes(tmp_path: Path, kind: str) -> None:
+    """300 edges, LapGraph at epsilon 0.1: the order of ids used to give away every one of them."""
+    rng = np.random.default_rng(7)
+    numbers = rng.permutation(600)
+    names = [f"user-{i}" if kind == "names" else str(i) for i in numbers]
+    pairs = matching(names)
+    secret = {frozenset(pair) for pair in pairs}
+    graph = exported(tmp_path, own_files(tmp_path, pairs, names), "first")  # the list is in the order of the edges
+    ids = [str(i) for i in range(600)] if graph.node_ids is None else graph.node_ids.tolist()
+    for guess in (matching(ids), list(zip(ids[::2], ids[1::2], strict=True)), matching(ids[::-1])):
+        assert sum(frozenset(pair) in secret for pair in guess) <= 6  # 0.5 expected; more than 6 has chance 1e-6
+    shuffled = [pairs[i] for i in rng.permutation(300)]
+    turned = [pair[::-1] if i % 2 else pair for i, pair in enumerate(pairs)]
+    for number, changed in enumerate((shuffled, turned, pairs[1:], [*pairs, (names[0], names[1])])):
+        again = exported(tmp_path, own_files(tmp_path, changed, names), f"again {number}")
+        assert again.num_nodes == 600 and again.name == graph.name
+        np.testing.assert_array_equal(
+            np.arange(600) if again.node_ids is None else again.node_ids,
+            np.arange(600) if graph.node_ids is None else graph.node_ids,
+        )
+        order = again.edge_index[0] * 600 + again.edge_index[1]
+        assert (np.diff(order) > 0).all()  # sorted: which noisy edge was a true one is not in the order either
+
+
+@pytest.mark.parametrize("command", ["perturb", "release"])
+def test_an_edge_list_alone_is_refused_with_the_reason_and_the_remedy(tmp_path: Path, command: str) -> None:
+    args = own_files(tmp_path, [("a", "b"), ("b", "c"), ("c", "a")], ["a", "b", "c"])
+    alone = [args[0], args[1], *args[4:], "--out", str(tmp_path / "out")]
+    run = subprocess.run(
+        [sys.executable, "-m", "edgeveil", command, *alone], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 2 and not (tmp_path / "out").exists()
+    if command == "perturb":
+        assert "--nodes FILE" in run.stderr and "read off its edges" in run.stderr
+
+
+def test_numbers_with_gaps_name_the_listed_nodes_only(tmp_path: Path) -> None:
+    graph = exported(tmp_path, own_files(tmp_path, [("5", "70"), ("3", "5")], ["70", "5", "3", "8"]), "out")
+    assert graph.node_ids.tolist() == ["3", "5", "8", "70"]
+
+
+def test_a_node_list_goes_with_own_edges(tmp_path: Path) -> None:
+    (tmp_path / "nodes.txt").write_text("a\n", encoding="utf-8")
+    with pytest.raises(InputError, match="go with --edges"):
+        perturb("cora-twin", "--nodes", str(tmp_path / "nodes.txt"), "--epsilon", "1", "--out", str(tmp_path / "x"))

@@ -81,3 +81,28 @@ def test_unknown_names_and_parameters_suggest_the_nearest() -> None:
         make_defence("none", 1.0)
     with pytest.raises(UnknownNameError, match="parameter"):
         make_defence("lapgraph", 1.0, coutn_share=0.1)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if DEFENCES.get(n).status == "sound"])
+def test_nothing_sound_is_made_of_nodes_that_were_read_off_the_edges(name: str) -> None:
+    """A dropped pendant edge would drop its node, so the list of nodes alone would tell the edge at any epsilon."""
+    graph = toy()
+    derived = ev.Graph.from_edges(graph.edge_index).with_features(graph.x).with_labels(graph.y)
+    epsilon = None if name in PLAIN else 4.0
+    model = "mlp" if name == "mlp" else "gcn"
+    for first, second in ((derived, None), (graph, derived), (derived, graph)):
+        with pytest.raises(InputError, match="read off its edges"):
+            ev.defend(first, name, epsilon=epsilon, model=model, seed=0, inference_graph=second)
+    mechanism = make_defence(name, epsilon)
+    if hasattr(mechanism, "perturb"):
+        with pytest.raises(InputError, match="read off its edges"):
+            mechanism.perturb(derived, seed=0)
+    assert (
+        ev.defend(derived.with_public_nodes(), name, epsilon=epsilon, model=model, seed=0).guarantee.status == "sound"
+    )
+
+
+def test_the_owner_may_still_train_without_a_claim_on_such_nodes() -> None:
+    graph = toy()
+    derived = ev.Graph.from_edges(graph.edge_index).with_features(graph.x).with_labels(graph.y)
+    assert ev.defend(derived, "none", seed=0).guarantee.status == "none"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from edgeveil.defences.lapgraph import LapGraph
 from edgeveil.errors import GraphError, MissingExtra
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pyg import as_transform, from_pyg, to_pyg
@@ -34,6 +35,17 @@ def test_round_trip(sparse: bool) -> None:
     assert data.num_edges == 6 and data.train_mask.tolist() == [True, False, False, False]
     back = from_pyg(data)
     assert back == graph and back.collapsed == Collapsed(reversed=3)
+
+
+def test_nodes_are_public_only_if_the_data_knows_them_without_its_edges() -> None:
+    edges = torch.tensor([[0, 1], [1, 4]])
+    alone = from_pyg(Data(edge_index=edges))
+    assert alone.num_nodes == 5 and not alone.public_nodes and not from_pyg(to_pyg(alone)).public_nodes
+    for known in ({"num_nodes": 6}, {"x": torch.ones(6, 2)}, {"y": torch.zeros(6, dtype=torch.long)}):
+        graph = from_pyg(Data(edge_index=edges, **known))
+        assert graph.num_nodes == 6 and graph.public_nodes and from_pyg(to_pyg(graph)).public_nodes
+    with pytest.raises(GraphError, match="read off its edges"):
+        as_transform(LapGraph(epsilon=1.0))(Data(edge_index=edges))
 
 
 def test_multilabel_sparse_features_and_many_masks() -> None:

@@ -81,7 +81,7 @@ def test_features_and_labels_join_by_id(tmp_path: Path) -> None:
     edges = write(tmp_path / "e.csv", "a,b\nb,c\n")
     features = write(tmp_path / "x.csv", "node,f1,f2\nc,5,6\nb,3,4\na,1,2\n")
     labels = write(tmp_path / "y.csv", "node,class,split\nb,dog,train\na,cat,test\nd,,\n")
-    with pytest.raises(GraphError, match=r"no row for node 'd' \(1 such nodes\)"):
+    with pytest.raises(GraphError, match=r"no row for node 'd' \(1 such nodes in y.csv\)"):
         read_graph(edges, features, labels)
     write(tmp_path / "x.csv", "node,f1,f2\nc,5,6\nb,3,4\na,1,2\nd,0,0.1\n")
     graph = read_graph(edges, features, labels)
@@ -117,7 +117,7 @@ def test_matrix_features_belong_to_numbered_nodes_or_to_the_label_order(tmp_path
     graph = read_graph(write(tmp_path / "e.csv", "0,2\n"), tmp_path / "x.npy")
     assert graph.num_nodes == 3 and graph.x[2].tolist() == [4, 5]
     named = write(tmp_path / "n.csv", "a,c\n")
-    with pytest.raises(GraphError, match=r"x\.npy has 3 rows without node ids.*'a'"):
+    with pytest.raises(GraphError, match=r"x\.npy has no row for node 'a'.*3 rows without ids"):
         read_graph(named, tmp_path / "x.npy")
     graph = read_graph(named, tmp_path / "x.npy", write(tmp_path / "y.csv", "b,0\na,1\nc,0\n"))
     assert graph.node_ids.tolist() == ["b", "a", "c"] and graph.x[1].tolist() == [2, 3]

@@ -19,7 +19,7 @@ from edgeveil.cli.common import (
     Json,
     Labels,
     ModelName,
-    NodeCount,
+    NodesOption,
     PresetName,
     Runs,
     SeedOption,
@@ -27,6 +27,7 @@ from edgeveil.cli.common import (
     SplitSeed,
     Workers,
     console,
+    count_and_file,
     load_graph,
     numbers,
     words,
@@ -51,7 +52,7 @@ def advise(
     attack: Annotated[str, typer.Option(help="Attacks on the chosen releases.")] = "linkteller,lsa2-post,lsa2-attr",
     runs: Runs = 1,
     seed: SeedOption = 0,
-    nodes: NodeCount = 500,
+    nodes: NodesOption = None,
     preset: PresetName = "default",
     inference: Inference = None,
     choose_on: Annotated[
@@ -75,16 +76,17 @@ def advise(
     from edgeveil.audits.audit import AuditPlan
     from edgeveil.report.api import make_advice
 
+    count, node_file = count_and_file(nodes)
     private = load_graph(
-        graph, edges=edges, features=features, labels=labels, split=split, split_seed=split_seed, data_root=data_root,
-        default=None if edges else default_graph(data_root),
+        graph, edges=edges, features=features, labels=labels, nodes=node_file, split=split, split_seed=split_seed,
+        data_root=data_root, default=None if edges or node_file else default_graph(data_root),
     )  # fmt: skip
     private = with_split(private, split_seed)
     other = None if inference is None else load_graph(inference, data_root=data_root)
     public = None if choose_on is None else load_graph(choose_on, data_root=data_root)
     plan = AuditPlan(
         defences=tuple(words(defence)), epsilons=tuple(numbers(epsilon)), model=model, runs=runs, seed=seed,
-        nodes=nodes, preset=preset,
+        nodes=count, preset=preset,
     )  # fmt: skip
 
     def run(part: AuditPlan, on: Graph, answers: Graph | None) -> Any:

@@ -20,13 +20,14 @@ from edgeveil.cli.common import (
     Json,
     Labels,
     ModelName,
-    NodeCount,
+    NodesOption,
     PresetName,
     Runs,
     SeedOption,
     SplitName,
     SplitSeed,
     Workers,
+    count_and_file,
     load_graph,
     numbers,
     say,
@@ -62,7 +63,7 @@ def audit(
     ),
     runs: Runs = 1,
     seed: SeedOption = 0,
-    nodes: NodeCount = 500,
+    nodes: NodesOption = None,
     queries: Annotated[int, typer.Option(min=1, help="Query budget of linkteller-grouped.")] = 100,
     preset: PresetName = "default",
     inference: Inference = None,
@@ -98,15 +99,16 @@ def audit(
     """
     from edgeveil.audits.audit import AuditPlan
 
-    default = None if edges else default_graph(data_root)
+    count, node_file = count_and_file(nodes)
+    default = None if edges or node_file else default_graph(data_root)
     train = load_graph(
-        graph, edges=edges, features=features, labels=labels, split=split, split_seed=split_seed, data_root=data_root,
-        default=default,
+        graph, edges=edges, features=features, labels=labels, nodes=node_file, split=split, split_seed=split_seed,
+        data_root=data_root, default=default,
     )  # fmt: skip
     train = with_split(train, split_seed)
     plan = AuditPlan(
         defences=tuple(words(defence)), epsilons=tuple(numbers(epsilon)), model=model, attacks=tuple(words(attack)),
-        runs=runs, seed=seed, nodes=nodes, queries=queries, preset=preset, setting=setting,
+        runs=runs, seed=seed, nodes=count, queries=queries, preset=preset, setting=setting,
     )  # fmt: skip
     existing = [option for option in (release, url, callable_) if option is not None]
     if len(existing) > 1:

@@ -30,7 +30,8 @@ __all__ = [
     "Json",
     "Labels",
     "ModelName",
-    "NodeCount",
+    "NodeFile",
+    "NodesOption",
     "PresetName",
     "Runs",
     "SeedOption",
@@ -38,6 +39,7 @@ __all__ = [
     "SplitSeed",
     "Workers",
     "console",
+    "count_and_file",
     "load_graph",
     "numbers",
     "open_release",
@@ -53,6 +55,7 @@ GraphName = Annotated[
 Edges = Annotated[Path | None, typer.Option(help="Own edge list: csv, tsv or parquet, any node ids.")]
 Features = Annotated[Path | None, typer.Option(help="Own features: npz, npy, csv or parquet.")]
 Labels = Annotated[Path | None, typer.Option(help="Own labels: csv with node id and class.")]
+NodeFile = Annotated[Path | None, typer.Option("--nodes", help="Own list of all nodes: one id per line.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder with <name>/graph.npz files, searched first.")]
 SplitName = Annotated[
     str | None, typer.Option(help="public, 50:25:25, 20-per-class, 64:16:20, 0..9 ...; default: the dataset's own.")
@@ -63,7 +66,15 @@ SeedOption = Annotated[
 ]
 ModelName = Annotated[str, typer.Option(help="gcn, gat, gatv2, sage, graphconv or transformer.")]
 Runs = Annotated[int, typer.Option(min=1, help="Repetitions with other seeds.")]
-NodeCount = Annotated[int, typer.Option(min=2, help="Attacked nodes; all pairs among them are guessed.")]
+NodesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--nodes",
+        metavar="N|FILE",
+        help="How many nodes are attacked, all pairs among them (default 500); or a file that lists all nodes of "
+        "--edges, one id per line. Give it twice for both.",
+    ),
+]
 PresetName = Annotated[str, typer.Option(help="Hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")]
 Inference = Annotated[str | None, typer.Option(help="Another graph to answer for and attack (inductive).")]
 ExecutorName = Annotated[str, typer.Option(help="serial, processes or ray.")]
@@ -112,6 +123,7 @@ def load_graph(
     edges: Path | None = None,
     features: Path | None = None,
     labels: Path | None = None,
+    nodes: Path | None = None,
     split: str | None = None,
     split_seed: int = 0,
     data_root: Path | None = None,
@@ -119,13 +131,14 @@ def load_graph(
 ) -> Graph:
     """The graph a command line means: own files, a graph.npz, or a dataset by name. Unreadable files are bad usage."""
     try:
-        return _load_graph(name or default, name, edges, features, labels, split, split_seed, data_root)
+        own = {"features": features, "labels": labels, "nodes": nodes}
+        return _load_graph(name or default, name, edges, own, split, split_seed, data_root)
     except StorageError as error:
         raise UsageError(str(error)) from error
 
 
 def _load_graph(
-    chosen: str | None, name: str | None, edges: Path | None, features: Path | None, labels: Path | None,
+    chosen: str | None, name: str | None, edges: Path | None, own: dict[str, Path | None],
     split: str | None, split_seed: int, data_root: Path | None,
 ) -> Graph:  # fmt: skip
     if edges is not None:
@@ -133,10 +146,10 @@ def _load_graph(
             raise UsageError(f"give either the graph {name!r} or --edges, not both")
         from edgeveil.graph.tables import read_graph
 
-        graph = read_graph(edges=edges, features=features, labels=labels)
+        graph = read_graph(edges, own["features"], own["labels"], nodes=own["nodes"])
         return graph if split is None else _resplit(graph, split, split_seed)
-    if features is not None or labels is not None:
-        raise UsageError("--features and --labels go with --edges; a named dataset brings its own")
+    if any(file is not None for file in own.values()):
+        raise UsageError("--features, --labels and --nodes FILE go with --edges; a named dataset brings its own")
     if chosen is None:
         raise UsageError("which graph? name a dataset (edgeveil data list), a graph.npz, or pass --edges")
     path = Path(chosen)
@@ -148,6 +161,20 @@ def _load_graph(
     from edgeveil.graph.datasets import load
 
     return load(chosen, split=split, split_seed=split_seed, data_root=data_root)
+
+
+def count_and_file(given: list[str] | None, default: int = 500) -> tuple[int, Path | None]:
+    """The two things that ``--nodes`` may say: how many nodes are attacked, and which file lists all of them."""
+    counts = [text for text in given or [] if text.isdecimal()]
+    files = [text for text in given or [] if not text.isdecimal()]
+    if len(counts) > 1 or len(files) > 1:
+        raise UsageError(f"--nodes takes one number and one file at most, got {', '.join(given or [])}")
+    count = int(counts[0]) if counts else default
+    if count < 2:
+        raise UsageError(f"--nodes {count}: an attack needs at least two nodes")
+    if files and not Path(files[0]).is_file():
+        raise UsageError(f"--nodes {files[0]}: neither a number of nodes nor a file that lists them")
+    return count, Path(files[0]) if files else None
 
 
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:

@@ -46,10 +46,10 @@ def audit_existing(
 def check_order(graph: Graph) -> None:
     """Names alone do not say which node is the model's number 0; the files the model was made with do."""
     named = graph.node_ids is not None and not all(str(node).isdecimal() for node in graph.node_ids)
-    if named and graph.x is None and graph.y is None:
+    if named and graph.x is None:
         raise UsageError(
-            f"{graph.name} names its nodes, but not in which order the model numbers them; add the --features (or "
-            "--labels) file that the model was made with"
+            f"{graph.name} names its nodes, but not in which order the model numbers them; add the --features file "
+            "that the model was made with"
         )
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.common import DataRoot, Edges, Features, GraphName, Labels, load_graph, say
+from edgeveil.cli.common import DataRoot, Edges, Features, GraphName, Labels, NodeFile, load_graph, say
 from edgeveil.errors import UsageError
 
-EXAMPLE = "Example: edgeveil perturb cora --defence lapgraph --epsilon 4 --out noisy-cora"
+if TYPE_CHECKING:
+    from edgeveil.graph.graph import Graph
+
+EXAMPLE = """Example: edgeveil perturb cora --defence lapgraph --epsilon 4 --out noisy-cora
+
+Own files: edgeveil perturb --edges friends.csv --nodes users.csv --defence lapgraph --epsilon 4 --out noisy"""
 
 
 def register(app: typer.Typer) -> None:
@@ -29,12 +34,14 @@ def perturb(
     edges: Edges = None,
     features: Features = None,
     labels: Labels = None,
+    nodes: NodeFile = None,
     data_root: DataRoot = None,
 ) -> None:
     """Write the perturbed edges and the guarantee; features, labels and splits of the graph stay behind.
 
-    Node ids are kept, because edge privacy does not hide the set of nodes. Every export of the same graph spends its
-    epsilon anew: two exports at epsilon 4 cost 8 together.
+    Node ids are kept, because edge privacy does not hide the set of nodes; so that set must not come from the edges:
+    own edges need --nodes, --features or --labels. Ids of own files come out sorted. Every export of the same graph
+    spends its epsilon anew: two exports at epsilon 4 cost 8 together.
     """
     from dataclasses import asdict
 
@@ -48,7 +55,10 @@ def perturb(
     target = out / "graph.npz"
     if target.exists():
         raise UsageError(f"{target} exists; a new export spends epsilon again, so choose another --out")
-    secret = load_graph(graph, edges=edges, features=features, labels=labels, data_root=data_root)
+    secret = load_graph(graph, edges=edges, features=features, labels=labels, nodes=nodes, data_root=data_root)
+    secret.check_public_nodes()
+    if edges is not None:
+        secret = _canonical(secret)
     noisy = mechanism.perturb(secret, seed=seed)
     guarantee = mechanism.mechanism_guarantee(seed)  # type: ignore[attr-defined]
     manifest = {
@@ -60,9 +70,20 @@ def perturb(
         "num_edges": noisy.num_edges,
         "guarantee": guarantee.to_json(),
     }
-    write_npz(
-        Graph(noisy.indptr, noisy.indices, name=noisy.name, is_twin=noisy.is_twin, node_ids=noisy.node_ids), target
+    bare = Graph(
+        noisy.indptr, noisy.indices, name=noisy.name, is_twin=noisy.is_twin, node_ids=noisy.node_ids, public_nodes=True
     )
+    write_npz(bare, target)
     atomic_write(out / "manifest.json", (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
     say(guarantee.statement())
     typer.echo(f"{target}: {noisy.num_nodes:,} nodes, {noisy.num_edges:,} noisy edges")
+
+
+def _canonical(graph: Graph) -> Graph:
+    """The graph with its nodes in canonical order, whatever order a table of own files has."""
+    if graph.node_ids is None:
+        return graph
+    from edgeveil.graph.ids import canonical_order
+
+    place = {str(node): i for i, node in enumerate(graph.node_ids)}
+    return graph.subgraph([place[node] for node in canonical_order(place)])

@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from edgeveil.cli.common import DataRoot, Edges, Features, GraphName, Labels, SplitName, SplitSeed, load_graph, say
+from edgeveil.cli.common import (
+    DataRoot,
+    Edges,
+    Features,
+    GraphName,
+    Labels,
+    NodeFile,
+    SplitName,
+    SplitSeed,
+    load_graph,
+    say,
+)
 from edgeveil.errors import UsageError
 
 EXAMPLE = "Example: edgeveil release cora --defence lapgraph --epsilon 4 --out cora-lapgraph"
@@ -37,6 +48,7 @@ def release(
     edges: Edges = None,
     features: Features = None,
     labels: Labels = None,
+    nodes: NodeFile = None,
     data_root: DataRoot = None,
 ) -> None:
     """Train one model under one defence and save what may be published, with its guarantee.
@@ -47,8 +59,9 @@ def release(
     if (out / "manifest.json").exists():
         raise UsageError(f"{out} already holds a release; a new one spends epsilon again, so choose another --out")
     secret = load_graph(
-        graph, edges=edges, features=features, labels=labels, split=split, split_seed=split_seed, data_root=data_root
-    )
+        graph, edges=edges, features=features, labels=labels, nodes=nodes, split=split, split_seed=split_seed,
+        data_root=data_root,
+    )  # fmt: skip
     other = None if inference is None else load_graph(inference, data_root=data_root)
     from edgeveil.defences.api import defend
 

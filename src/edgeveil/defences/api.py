@@ -67,6 +67,8 @@ def defend(
         seed=seed,
         progress=progress,
     )
+    if chosen.status == "sound":
+        job.check_public_nodes()
     return chosen.release(job)
 
 

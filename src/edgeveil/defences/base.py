@@ -155,7 +155,12 @@ def make_release(
     matrix: FeatureMatrix | None = None,
     notes: tuple[str, ...] = (),
 ) -> Release:
-    """Fill in everything about a release that follows from the defence and the job."""
+    """Fill in everything about a release that follows from the defence and the job.
+
+    No release states a sound guarantee about edges whose graphs read their nodes off the edges.
+    """
+    if guarantee.status == "sound":
+        job.check_public_nodes()
     params = asdict(defence)  # type: ignore[call-overload]
     spec: ModelSpec = getattr(predictor, "spec", job.model)
     return Release(

@@ -98,6 +98,7 @@ class EdgeRand(EdgeMechanism):
 
         `memory` caps the bytes that the output may need (default: what the machine has free).
         """
+        graph.check_public_nodes()
         _check_size(graph, check_epsilon(self.epsilon), memory)
         noise = noise_for(seed, "edgerand")
         builder = UpperBuilder(graph.num_nodes)

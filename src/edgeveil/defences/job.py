@@ -49,6 +49,11 @@ class Job:
         """How the noise of this job is drawn, in the words of the guarantee."""
         return SECURE if self.seed is None else SEEDED
 
+    def check_public_nodes(self) -> None:
+        """Raise unless the nodes of both graphs are known without their edges."""
+        for graph in (self.graph, self.inference):
+            graph.check_public_nodes()
+
     def noise_seed(self, *path: str | int) -> int | None:
         """Seed of one named noise stream; None (operating-system entropy) for a real release."""
         return None if self.seed is None else derive(self.seed, "noise", *path)

@@ -65,6 +65,7 @@ class LapGraph(EdgeMechanism):
 
     def perturb(self, graph: Graph, seed: Seed = None) -> Graph:
         """The graph of the T largest noisy cells; no seed means secure, exact noise."""
+        graph.check_public_nodes()
         edges, total = edge_ranks(graph), num_pairs(graph.num_nodes)
         count_epsilon, cell_epsilon = self.split
         cells: GridCells | ContinuousCells

@@ -87,6 +87,8 @@ class LocalMechanism(EdgeMechanism):
         """Everything the nodes send: noisy lists, features and labels. Without a seed the noise is secure."""
         if graph.x is None:
             raise InputError(f"{graph.name} has no features, and a local mechanism compares nodes by theirs")
+        if self.status == "sound":
+            graph.check_public_nodes()
         return self._perturb(graph, _unit_range(graph.x, self.epsilon_x, graph.x), seed)
 
     def _perturb(self, graph: Graph, x: FeatureMatrix, seed: Seed) -> PerturbedGraph:

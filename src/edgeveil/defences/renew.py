@@ -72,6 +72,7 @@ def _renewal(release: Release, epsilon: float | None, seed: int | None) -> Renew
 
 
 def _snapshot(release: Release, graph: Graph, seed: int | None) -> Snapshot:
+    graph.check_public_nodes()
     if graph.x is not None:
         x = FeatureMatrix.wrap(graph.x)
         if x.shape[1] != release.matrix.shape[1]:

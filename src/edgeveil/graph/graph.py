@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError, UnknownNameError
 from edgeveil.graph import pairs
+from edgeveil.graph.ids import check_public_nodes
 from edgeveil.graph.validate import (
     Collapsed,
     Split,
@@ -39,7 +40,9 @@ class Graph:
 
     Build one with `Graph.from_edges`; the constructor trusts its arguments. Edges are kept once, as the upper
     triangle in CSR form with 32-bit columns, so 10^8 edges take 0.4 GB; `edge_index` and `adjacency` are views
-    made on demand. Arrays are read-only: derive a changed graph with the ``with_*`` methods.
+    made on demand. Arrays are read-only: derive a changed graph with the ``with_*`` methods. `public_nodes` tells
+    whether the nodes come from a source other than the edges; only such a graph may be published under a promise about
+    edges (`check_public_nodes`).
     """
 
     indptr: Int  # row starts of the upper triangle
@@ -53,6 +56,7 @@ class Graph:
     is_twin: bool = False
     node_ids: NDArray[Any] | None = None
     collapsed: Collapsed = NOTHING_LOST
+    public_nodes: bool = False
 
     @classmethod
     def from_edges(
@@ -72,12 +76,16 @@ class Graph:
         is_twin: bool = False,
         node_ids: Any = None,
         collapsed: Collapsed | None = None,
+        public_nodes: bool | None = None,
     ) -> Graph:
         """Validate and collapse an edge list [2, E] to a simple undirected graph.
 
         Duplicates, opposite directions and self-loops are merged or dropped; `graph.collapsed` counts them and a
-        real loss is logged. `collapsed` carries what a reader already lost (weights, direction).
+        real loss is logged. `collapsed` carries what a reader already lost (weights, direction). Nodes are public if
+        `x`, `y` or `num_nodes` name them; a reader that took `num_nodes` from the edges says ``public_nodes=False``.
         """
+        if public_nodes is None:
+            public_nodes = x is not None or y is not None or num_nodes is not None
         n = _count_nodes(edges, x, y, num_nodes)
         keys, counted = collapse_edges(edges, n)
         if collapsed is not None:
@@ -103,6 +111,7 @@ class Graph:
         return cls(
             indptr, indices, x, y, classes, MappingProxyType(checked), split, name, is_twin,
             None if node_ids is None else freeze(np.array(node_ids)), counted,
+            public_nodes,
         )  # fmt: skip
 
     @property
@@ -234,12 +243,24 @@ class Graph:
         y, classes = check_labels(y, self.num_nodes, num_classes)
         return self._replace(y=freeze(y), num_classes=classes)
 
+    def with_public_nodes(self) -> Graph:
+        """Same graph, with the caller's word that its node list (number, ids, order) is public and not from edges."""
+        return self._replace(public_nodes=True)
+
+    def check_public_nodes(self) -> None:
+        """Raise unless the nodes are public; everything that states an epsilon for edges asks this first."""
+        check_public_nodes(self.public_nodes, self.name)
+
     def named(self, name: str) -> Graph:
         """Same graph, other name."""
         return self._replace(name=name)
 
     def subgraph(self, nodes: Any) -> Graph:
-        """The graph induced by `nodes` (ids or a boolean mask), renumbered in the given order."""
+        """The graph induced by `nodes` (ids or a boolean mask), renumbered in the given order.
+
+        The choice is published with the graph: one that depends on edges (a largest component, a degree) is not
+        covered by any epsilon.
+        """
         nodes = np.asarray(nodes)
         nodes = np.flatnonzero(nodes) if nodes.dtype == np.bool_ else nodes.astype(np.int64)
         if len(np.unique(nodes)) != len(nodes):

@@ -1,4 +1,4 @@
-"""Features and labels of nodes, by node id where the file has one."""
+"""Lists, features and labels of nodes, by node id where the file has one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from edgeveil.graph.columns import Table, is_number, read_table
 from edgeveil.graph.npz import read_arrays
 from edgeveil.graph.validate import Split
 
-__all__ = ["Features", "Labels", "read_features", "read_labels"]
+__all__ = ["Features", "Labels", "read_features", "read_labels", "read_nodes"]
 
 log = logging.getLogger("edgeveil")
 UNLABELLED = {"", "-1", "na", "nan", "none", "null", "?"}
+NODE_HEADS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "user", "user_id", "uid", "vertex", "key"}
 PARTS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
 
 
@@ -37,7 +38,7 @@ class Features:
 
     def rows(self, order: list[str]) -> Any:
         """The matrix with one row per node, in node order."""
-        if self.ids is None:
+        if self.ids is None or self.ids == order:
             return self.matrix
         where = {node: i for i, node in enumerate(self.ids)}
         if len(where) != len(self.ids):
@@ -50,6 +51,23 @@ class Features:
                 "every node needs features: add the rows or drop the nodes' edges"
             )
         return self.matrix[np.array([where[node] for node in order], np.int64)]
+
+
+def read_nodes(path: str | Path) -> list[str]:
+    """All node ids, one per line or in the first column, each once."""
+    table = read_table(path, lambda first, second: first[0].strip().lower() in NODE_HEADS or (
+        not is_number(first[0]) and bool(second) and is_number(second[0])))  # fmt: skip
+    ids = [cell.strip() for cell in table.columns[0]]
+    if "" in ids:
+        raise GraphError(f"{path}: row {ids.index('') + 1} lacks a node id; fill it in or drop the row")
+    seen = set[str]()
+    for node in ids:
+        if node in seen:
+            raise GraphError(f"{path} lists node {node!r} twice; keep one")
+        seen.add(node)
+    if not ids:
+        raise GraphError(f"{path} lists no node; it needs one id per line")
+    return ids
 
 
 def read_features(path: str | Path) -> Features:

@@ -2,7 +2,8 @@
 
 Keys: ``edge_index`` int [2, E] (u < v, sorted); features as CSR (``x_data x_indices x_indptr x_shape``) or dense ``x``;
 ``y`` int64 [n] or uint8 [n, L]; ``train_mask val_mask test_mask`` bool [n], or [n, k] for k splits; optionally
-``node_ids`` and ``meta`` (UTF-8 JSON bytes: name, split names, number of nodes and classes, twin flag, losses).
+``node_ids`` and ``meta`` (UTF-8 JSON bytes: name, split names, number of nodes and classes, twin flag, losses, whether
+the nodes are public). A file without features, labels and that word counts as one whose nodes come from its edges.
 """
 
 from __future__ import annotations
@@ -105,11 +106,11 @@ def graph_from_arrays(arrays: Arrays, name: str = "", default: str = "graph", sp
     """The validated graph behind the arrays of one file."""
     meta: dict[str, Any] = json.loads(arrays["meta"].tobytes()) if "meta" in arrays else {}
     splits = _splits(arrays, meta.get("splits"), split)
-    y = arrays.get("y")
+    x, y = _features(arrays), arrays.get("y")
     lost = meta.get("collapsed")
     graph = Graph.from_edges(
         arrays["edge_index"],
-        _features(arrays),
+        x,
         y,
         num_nodes=meta.get("num_nodes"),
         num_classes=meta.get("num_classes") if y is not None and y.ndim == 1 else None,
@@ -118,6 +119,7 @@ def graph_from_arrays(arrays: Arrays, name: str = "", default: str = "graph", sp
         name=name or meta.get("name", default),
         is_twin=bool(meta.get("is_twin", False)),
         node_ids=arrays.get("node_ids", arrays.get("linqs_id")),
+        public_nodes=bool(meta.get("public_nodes", y is not None or x is not None)),
     )
     return graph._replace(collapsed=Collapsed(**lost)) if lost else graph
 
@@ -174,7 +176,7 @@ def write_npz(graph: Graph, path: str | Path, mode: int = 0o644) -> Path:
     meta = {
         "format": 1, "name": graph.name, "num_nodes": graph.num_nodes, "num_classes": graph.num_classes,
         "splits": list(graph.splits), "split": graph.split, "is_twin": graph.is_twin,
-        "collapsed": graph.collapsed._asdict(),
+        "public_nodes": graph.public_nodes, "collapsed": graph.collapsed._asdict(),
     }  # fmt: skip
     arrays["meta"] = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), np.uint8)
     return write_arrays(path, arrays, mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 
 from edgeveil.errors import GraphError, MissingExtra
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.ids import canonical_order
 from edgeveil.graph.validate import Collapsed, collapse_edges
 
 __all__ = ["from_networkx", "to_networkx"]
@@ -21,7 +23,7 @@ def to_networkx(graph: Graph) -> Any:
     except ImportError as error:
         raise MissingExtra("NetworkX interchange", "dev") from error
     ids = list(range(graph.num_nodes)) if graph.node_ids is None else graph.node_ids.tolist()
-    out = networkx.Graph(name=graph.name, is_twin=graph.is_twin)
+    out = networkx.Graph(name=graph.name, is_twin=graph.is_twin, public_nodes=graph.public_nodes)
     x = graph.x.toarray() if sp.issparse(graph.x) else graph.x
     for i, node in enumerate(ids):
         out.add_node(node)
@@ -37,31 +39,49 @@ def to_networkx(graph: Graph) -> Any:
     return out
 
 
-def from_networkx(source: Any, name: str | None = None) -> Graph:
-    """A graph from any NetworkX graph; direction, multiplicity and weights are collapsed and counted."""
-    nodes = list(source.nodes)
-    place = {node: i for i, node in enumerate(nodes)}
+def from_networkx(source: Any, name: str | None = None, nodes: Iterable[Any] | None = None) -> Graph:
+    """A graph from any NetworkX graph; direction, multiplicity and weights are collapsed and counted.
+
+    NetworkX lists nodes as edges brought them in, so they are put in canonical order (whole numbers by value, else by
+    text), and they count as public only if `nodes` lists them all, or every node has ``x`` or ``y``.
+    """
+    ordered = _ordered(source, nodes)
+    place = {node: i for i, node in enumerate(ordered)}
     ends = [(place[u], place[v]) for u, v, *_ in source.edges]
     edges = np.array(ends, np.int64).reshape(-1, 2).T
-    data = [source.nodes[node] for node in nodes]
-    keys, counted = collapse_edges(edges, len(nodes)) if nodes else (np.empty(0), Collapsed())
+    data = [source.nodes.get(node, {}) for node in ordered]
+    keys, counted = collapse_edges(edges, len(ordered)) if ordered else (np.empty(0), Collapsed())
     weights = any(attributes.get("weight", 1) != 1 for *_, attributes in source.edges(data=True))
     lost = Collapsed(weights=weights, one_way=len(keys) - counted.reversed if source.is_directed() else 0)
     masks = None
     if any("split" in d for d in data):
         masks = {p: np.array([d.get("split") == p for d in data]) for p in ("train", "val", "test")}
+    said = nodes is not None or bool(source.graph.get("public_nodes", False))
     return Graph.from_edges(
         edges,
-        _attribute(data, "x", nodes, None),
-        _attribute(data, "y", nodes, -1),
-        num_nodes=len(nodes),
+        _attribute(data, "x", ordered, None),
+        _attribute(data, "y", ordered, -1),
+        num_nodes=len(ordered),
         splits={"given": masks} if masks else None,
         split="given" if masks else None,
         name=name or getattr(source, "name", "") or "graph",
-        node_ids=None if nodes == list(range(len(nodes))) else _ids(nodes),
+        node_ids=None if ordered == list(range(len(ordered))) else _ids(ordered),
         is_twin=bool(source.graph.get("is_twin", False)),
         collapsed=lost,
+        public_nodes=said or any(all(key in d for d in data) for key in ("x", "y")),
     )
+
+
+def _ordered(source: Any, nodes: Iterable[Any] | None) -> list[Any]:
+    listed = list(source.nodes) if nodes is None else list(nodes)
+    place = {str(node): node for node in listed}
+    if len(place) != len(listed):
+        twice = next(node for node in listed if place[str(node)] is not node)
+        raise GraphError(f"two nodes are written {str(twice)!r}; give every node an id of its own")
+    stray = next((node for node in source.nodes if str(node) not in place or place[str(node)] != node), None)
+    if stray is not None:
+        raise GraphError(f"nodes does not list {stray!r}, which the NetworkX graph has; list all nodes")
+    return [place[node] for node in canonical_order(place)]
 
 
 def _attribute(data: list[dict[str, Any]], key: str, nodes: list[Any], missing: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -42,16 +43,23 @@ def to_pyg(graph: Graph) -> Any:
             data[f"{part}_mask"] = torch.from_numpy(mask.copy())
     if graph.is_twin:
         data.is_twin = True
+    if not graph.public_nodes:
+        data.public_nodes = False
     return data
 
 
 def from_pyg(data: Any, name: str = "graph") -> Graph:
-    """A graph from `Data`; direction, repeats and weights are collapsed and counted, 2-D masks become 0, 1 ..."""
+    """A graph from `Data`; direction, repeats and weights are collapsed and counted, 2-D masks become 0, 1 ...
+
+    Nodes are public if the data would know their number without its edges (``x``, ``y``, ``num_nodes`` ...).
+    """
     _pyg()
     if data.edge_index is None:
         raise GraphError("the Data object has no edge_index; convert adj_t to edge_index first")
     edges = data.edge_index.detach().cpu().numpy()
-    keys, counted = collapse_edges(edges, int(data.num_nodes))
+    known = _nodes_without_edges(data)
+    num_nodes = _nodes_of_edges(data) if known is None else known
+    keys, counted = collapse_edges(edges, num_nodes)
     weights = any(_not_one(data.get(key)) for key in ("edge_weight", "edge_attr"))
     one_way = len(keys) - counted.reversed
     lost = Collapsed(weights=weights, one_way=one_way if counted.reversed else 0)
@@ -60,13 +68,29 @@ def from_pyg(data: Any, name: str = "graph") -> Graph:
         edges,
         _numpy(data.x),
         _labels(data.y),
-        num_nodes=int(data.num_nodes),
+        num_nodes=num_nodes,
         splits=splits,
         split=next(iter(splits), None),
         name=name,
         is_twin=bool(data.get("is_twin", False)),
         collapsed=lost,
+        public_nodes=known is not None and bool(data.get("public_nodes", True)),
     )
+
+
+def _nodes_without_edges(data: Any) -> int | None:
+    """The number of nodes as the data's other parts tell it; PyG falls back on the largest node of an edge."""
+    if "num_nodes" in data and data["num_nodes"] is not None:
+        return int(data["num_nodes"])
+    masks = ("train_mask", "val_mask", "test_mask")
+    sizes = (len(data[key]) for key in ("x", "y", "pos", *masks) if data.get(key) is not None)
+    return next(sizes, None)
+
+
+def _nodes_of_edges(data: Any) -> int:
+    with warnings.catch_warnings():  # PyG warns that it guesses; `Graph.public_nodes` says it in a way that holds
+        warnings.simplefilter("ignore", UserWarning)
+        return int(data.num_nodes)
 
 
 def _numpy(tensor: Any) -> Any:

@@ -1,8 +1,10 @@
-"""A graph from own files: an edge list, and optionally features and labels, joined by node id."""
+"""A graph from own files: an edge list, and optionally a node list, features and labels, joined by node id."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from numpy.typing import NDArray
 from edgeveil.errors import GraphError
 from edgeveil.graph.edge_table import EdgeTable, NodeIndex, read_edges
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.node_tables import Features, Labels, read_features, read_labels
+from edgeveil.graph.ids import canonical_order, is_index
+from edgeveil.graph.node_tables import Features, Labels, read_features, read_labels, read_nodes
 from edgeveil.graph.validate import Collapsed, collapse_edges
 
 __all__ = ["read_graph"]
@@ -26,21 +29,31 @@ def read_graph(
     features: str | Path | None = None,
     labels: str | Path | None = None,
     *,
+    nodes: str | Path | None = None,
     directed: bool | None = None,
     name: str | None = None,
 ) -> Graph:
     """Read own files; node ids may be any strings and are kept in `Graph.node_ids`.
 
+    `nodes` lists all nodes, one id per line or in the first column. Without it, features or labels that cover every
+    node of the edge list do the same; else the nodes come from the edges, and the graph cannot be published under a
+    promise about them (`Graph.public_nodes`). Whole numbers are ordered by value; other ids stand in the order of the
+    feature rows, which is how models number them, and without features in the order of their characters.
+
     Direction and weights are collapsed and `graph.collapsed` says what was lost. `directed=None` takes the file's word
     (a column ``directed``), else guesses: at least 1 % of the edges given both ways, but not all, means directed.
-    Features without ids (npy, npz) belong to the nodes 0..n-1, or to the nodes in the order of the label file.
+    Features without ids (npy, npz) belong to the nodes 0..n-1, or to the nodes in the order of the node or label file.
     """
     edges = Path(edges)
-    index = NodeIndex()
-    table = read_edges(edges, index)
+    listed = read_nodes(nodes) if nodes is not None else None
     y = read_labels(labels) if labels is not None else None
     x = read_features(features) if features is not None else None
-    order = _node_order(index, x, y)
+    if x is not None:
+        x = replace(x, ids=_row_ids(x, listed, y))
+    index = NodeIndex()
+    table = read_edges(edges, index)
+    _check_listed({edges.name: index, **_named(x, y, labels)}, listed, nodes, x)
+    order, public = _node_order(index, listed, x, y)
     place = _places(index, order)
     pairs = place[table.edges]
     given = y.masks(order) if y is not None else None
@@ -55,34 +68,67 @@ def read_graph(
         name=name or edges.stem,
         node_ids=_ids(order),
         collapsed=_lost(pairs, len(order), table, directed),
+        public_nodes=public,
     )
 
 
-def _node_order(index: NodeIndex, x: Features | None, y: Labels | None) -> list[str]:
-    """All nodes: numeric ids by number, others as they appear in features, labels, edges."""
-    named = [source.ids for source in (x, y) if source is not None and source.ids is not None]
-    seen = dict.fromkeys(node for ids in [*named, list(index)] for node in ids)
-    if x is not None and x.ids is None:
-        return _order_by_rows(seen, x, y)
-    order = list(seen)
-    if all(node.isdecimal() and str(int(node)) == node for node in order):
-        order.sort(key=int)
-        if x is None and y is None and int(order[-1]) < 2 * len(order):
-            return [str(node) for node in range(int(order[-1]) + 1)]  # gaps are nodes without edges
-    return order
+def _row_ids(x: Features, listed: list[str] | None, y: Labels | None) -> list[str]:
+    """Whose the feature rows are; edges have no say in it."""
+    if x.ids is not None:
+        return x.ids
+    plain = [str(row) for row in range(x.num_rows)]
+    for ids in (listed, None if y is None else y.ids):
+        if ids is not None and len(ids) == len(set(ids)) == x.num_rows and set(ids) != set(plain):
+            return ids
+    return plain
 
 
-def _order_by_rows(seen: dict[str, None], x: Features, y: Labels | None) -> list[str]:
-    """Features without ids: row i is node i, or the i-th row of the label file."""
-    if all(node.isdecimal() and int(node) < x.num_rows for node in seen):
-        return [str(node) for node in range(x.num_rows)]
-    if y is not None and len(y.ids) == x.num_rows and len(seen) == x.num_rows:
-        return list(y.ids)
-    stray = next(node for node in seen if not node.isdecimal() or int(node) >= x.num_rows)
-    raise GraphError(
-        f"{x.path.name} has {x.num_rows} rows without node ids, so nodes must be 0..{x.num_rows - 1}, but there is "
-        f"{stray!r}; use a csv or parquet file with an id column, or list all nodes in the label file"
-    )
+def _named(x: Features | None, y: Labels | None, labels: str | Path | None) -> dict[str, Iterable[str]]:
+    out: dict[str, Iterable[str]] = {}
+    if x is not None and x.ids is not None:
+        out[x.path.name] = x.ids
+    if y is not None and labels is not None:
+        out[Path(labels).name] = y.ids
+    return out
+
+
+def _check_listed(
+    files: Mapping[str, Iterable[str]], listed: list[str] | None, nodes: str | Path | None, x: Features | None
+) -> None:
+    """Nobody may name a node that the node list lacks; features cover every node."""
+    if listed is not None and nodes is not None:
+        known, owner, remedy = set(listed), Path(nodes).name, "add it to the list of all nodes, or drop it there"
+    elif x is not None and x.ids is not None:
+        known, owner = set(x.ids), x.path.name
+        remedy = "every node needs features: add the rows or drop the nodes' edges"
+        if x.path.suffix in (".npy", ".npz"):
+            remedy += (
+                f" (a matrix of {x.num_rows} rows without ids covers the nodes 0..{x.num_rows - 1}, or those of a "
+                "--nodes or label file of that length, row by row)"
+            )
+    else:
+        return
+    for file, ids in files.items():
+        strays = [node for node in dict.fromkeys(ids) if node not in known]
+        if strays:
+            has = "has no row for" if listed is None else "does not list"
+            raise GraphError(f"{owner} {has} node {strays[0]!r} ({len(strays)} such nodes in {file}); {remedy}")
+
+
+def _node_order(
+    index: NodeIndex, listed: list[str] | None, x: Features | None, y: Labels | None
+) -> tuple[list[str], bool]:
+    """All nodes in their order, and whether they are known without the edges."""
+    rows = None if x is None else x.ids
+    labelled = None if y is None else y.ids
+    known = dict.fromkeys(node for ids in (listed, rows, labelled) if ids is not None for node in ids)
+    public = bool(known) and all(node in known for node in index)
+    order = canonical_order([*known, *index])
+    if rows is not None and not all(map(is_index, order)):
+        return list(dict.fromkeys(rows)), public
+    if not known and is_index(order[-1]) and int(order[-1]) < 2 * len(order):
+        return [str(node) for node in range(int(order[-1]) + 1)], False  # gaps are nodes without edges
+    return order, public
 
 
 def _places(index: NodeIndex, order: list[str]) -> Int:

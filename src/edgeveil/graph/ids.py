@@ -1,0 +1,32 @@
+"""The order of node ids: a function of the set of ids alone, so that it says nothing about edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from edgeveil.errors import GraphError
+
+__all__ = ["canonical_order", "check_public_nodes", "is_index"]
+
+
+def is_index(node: str) -> bool:
+    """Whether an id is a whole number written the plain way (no sign, no leading zero)."""
+    return node.isdecimal() and len(node) <= 18 and str(int(node)) == node
+
+
+def canonical_order(ids: Iterable[str]) -> list[str]:
+    """Distinct ids, by value if all are whole numbers, else by code points."""
+    distinct = set(ids)
+    return sorted(distinct, key=int) if all(map(is_index, distinct)) else sorted(distinct)
+
+
+def check_public_nodes(public: bool, name: str) -> None:
+    """Refuse to publish under a promise about edges where the edges themselves say which nodes there are."""
+    if not public:
+        raise GraphError(
+            f"the nodes of {name} were read off its edges, so the list of nodes is itself a secret that no epsilon "
+            "covers: a node with one edge is listed only if that edge exists. Give all nodes from a public source: "
+            "--nodes FILE (one id per line), --features or --labels; in Python nodes= where files and NetworkX graphs "
+            "are read, x, y or num_nodes in Graph.from_edges, or graph.with_public_nodes() if the nodes are public "
+            "already"
+        )

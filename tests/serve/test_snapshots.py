@@ -91,6 +91,7 @@ def test_quote_then_spend_then_exhausted(live: Callable[..., Any], graph: ev.Gra
         ({"edges": [[0, -1]]}, 422, "bad_input"),
         ({"num_nodes": 500}, 422, "bad_shape"),
         ({"num_nodes": 0}, 422, "bad_input"),
+        ({"num_nodes": None}, 422, "bad_input"),  # never counted from the edges
         ({"num_nodes": 2**31}, 422, "bad_shape"),
         ({"edges": [[0, 10**30]]}, 422, "bad_input"),
         ({"features": [[1.0]]}, 422, "bad_shape"),

@@ -130,3 +130,11 @@ def test_old_and_new_spending_add_up(name: str, cost: float) -> None:
     assert release.guarantee.epsilon is not None and fresh.guarantee.epsilon == release.guarantee.epsilon + cost
     assert sum(c.epsilon for c in fresh.guarantee.charges if c.on == "snapshot") == Fraction(cost)
     np.testing.assert_array_equal(fresh.matrix.toarray(), FeatureMatrix.wrap(toy(seed=3).x).toarray())
+
+
+def test_the_nodes_of_a_new_graph_are_public_before_anything_is_charged() -> None:
+    release = ev.defend(toy(), "lapgraph", epsilon=2.0, seed=0)
+    derived = ev.Graph.from_edges(toy().edge_index)
+    for refused in (lambda: renewal_epsilon(release, graph=derived), lambda: renew(release, derived, seed=0)):
+        with pytest.raises(InputError, match="read off its edges"):
+            refused()

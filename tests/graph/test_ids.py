@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeveil.runs.share import from_arrays, to_arrays
 from edgeveil.errors import GraphError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.ids import canonical_order
 from edgeveil.graph.npz import read_npz, write_npz
 from edgeveil.graph.nx import from_networkx, to_networkx
 from edgeveil.graph.tables import read_graph
+from edgeveil.runs.shared_graphs import from_arrays, to_arrays
 
 PAIRS = [("dora", "anna"), ("bert", "cleo"), ("emil", "bert")]
 

@@ -32,8 +32,9 @@ def test_claims_are_per_entry(name: str) -> None:
 
 
 def test_another_graph_is_stated() -> None:
-    release = ev.defend(toy(), "gp-sound", epsilon=2.0, inference_graph=toy(seed=3), seed=0)
-    assert "in parallel" in release.guarantee.composition and "pay twice" in release.guarantee.composition
+    other = {"inference_graph": toy(seed=3), "setting": "inductive-different"}
+    release = ev.defend(toy(), "gp-sound", epsilon=2.0, seed=0, **other)
+    assert "parallel" in release.guarantee.composition and "pay twice" in release.guarantee.composition
 
 
 def test_evolving_validates_where_validation_nodes_have_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_transductive_queries_cost_epsilon_over_layers(graph: ev.Graph, layers: 
 
 
 def test_two_different_graphs_pay_in_parallel(graph: ev.Graph) -> None:
-    release = defend(graph, inference_graph=community_graph(70, seed=9))
+    release = defend(graph, inference_graph=community_graph(70, seed=9), setting="inductive-different")
     charges = release.guarantee.charges
     for on in ("training graph", "inference graph"):
         assert [c.epsilon for c in charges if c.on == on] == [2, 2]

@@ -54,6 +54,14 @@ def test_advice_in_one_line() -> None:
     assert public.cost == 0 and "pays for the release alone" in repr(public)
 
 
+def test_advice_for_two_graphs_states_the_sum_unless_asserted() -> None:
+    two = {"defences": ["lapgraph"], "epsilons": [8.0], "nodes": 40, "floor": 0.0, "inference_graph": toy(seed=3)}
+    advice = ev.advise(toy(), **two)
+    assert (advice.choices[0].epsilon, advice.choices[0].stated) == (8.0, 16.0) and "states epsilon 16" in repr(advice)
+    asserted = ev.advise(toy(), setting="inductive-different", **two)
+    assert asserted.choices[0].stated == 8.0 and "states epsilon" not in repr(asserted)
+
+
 def test_unknown_settings_are_named() -> None:
     with pytest.raises(InputError, match="no setting 'defence'; it has defences"):
         ev.audit(toy(), defence="none")

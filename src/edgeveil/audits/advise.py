@@ -36,6 +36,7 @@ class Choice:
     utility: float | None = None
     leakage: float | None = None
     attack: str | None = None
+    stated: float | None = None  # epsilon of the final release, the sum where two graphs pay
 
 
 @dataclass(repr=False)
@@ -116,6 +117,11 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
             f"Use {best.defence} at epsilon {best.epsilon:g}: validation utility {best.validation:.3f} against "
             f"{advice.floor:.3f} ({advice.floor_is})."
         )
+        if best.stated not in (None, best.epsilon):
+            words.append(
+                f"Its release states epsilon {best.stated:g}: each of the two graphs pays {best.epsilon:g}, and an "
+                "edge may be in both unless you assert otherwise (setting inductive-different)."
+            )
     if plan.runs < THIN_RUNS:
         words.append(f"Evidence is thin: {plan.runs} run(s); repeat with --runs 5 before deciding.")
     if edges < MIN_EDGES:

@@ -68,7 +68,11 @@ def audit(
     preset: PresetName = "default",
     inference: Inference = None,
     setting: Annotated[
-        str | None, typer.Option(help="transductive, inductive-different or inductive-evolving.")
+        str | None,
+        typer.Option(
+            help="transductive, inductive (both graphs pay), inductive-different (you assert: no common edge) or "
+            "inductive-evolving (you assert: the graph grows)."
+        ),
     ] = None,
     edges: Edges = None,
     features: Features = None,

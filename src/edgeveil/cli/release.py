@@ -37,7 +37,11 @@ def release(
     param: Annotated[list[str] | None, typer.Option(help="Parameter of the defence: name=value; repeat it.")] = None,
     inference: Annotated[str | None, typer.Option(help="Graph to answer for, if it is another one.")] = None,
     setting: Annotated[
-        str | None, typer.Option(help="transductive, inductive-different or inductive-evolving.")
+        str | None,
+        typer.Option(
+            help="transductive, inductive (both graphs pay), inductive-different (you assert: no common edge) or "
+            "inductive-evolving (you assert: the graph grows)."
+        ),
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Paper whose hyper-parameters to use.")] = None,
     seed: Annotated[

@@ -18,7 +18,7 @@ from edgeveil.models.base import Model
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 from edgeveil.models.train import EvalSet, fit
-from edgeveil.privacy.budget import Budget, Charge
+from edgeveil.privacy.budget import Budget, Charge, exact
 from edgeveil.privacy.guarantee import ONE_EDGE, Guarantee, Status
 from edgeveil.registry import Registry
 from edgeveil.release.predictors import GraphPredictor, Predictor, no_edges
@@ -27,9 +27,9 @@ from edgeveil.release.release import Release
 if TYPE_CHECKING:
     from edgeveil.graph.features import FeatureMatrix
 
-__all__ = ["DEFENCES", "Defence", "EdgeMechanism", "make_release", "train_gnn"]
+__all__ = ["DEFENCES", "Defence", "EdgeMechanism", "charged_on", "make_release", "over_graphs", "train_gnn"]
 
-SHARED_EDGE = "an edge in both would pay twice"
+TRAINING, INFERENCE = "training graph", "inference graph"
 TUNING_NOTE = "Choosing hyper-parameters on the private graph is not covered by this epsilon"
 
 
@@ -76,11 +76,13 @@ class EdgeMechanism(Defence):
         """Perturb each private graph once; the evolving setting perturbs the whole graph and cuts the training part."""
         claim = self.mechanism_guarantee(job.seed)
         assert claim.claimed_epsilon is not None
-        budget = Budget(claim.claimed_epsilon, delta=claim.delta or None, accountant=claim.accountant)
-        if job.setting == "inductive-different":
-            noisy_train = self._charged(job, job.graph, "training graph", claim, budget)
-            noisy = self._charged(job, job.inference, "inference graph", claim, budget)
-            composition = f"parallel over the training and inference graphs (LinkTeller Lemma 1); {SHARED_EDGE}"
+        budget = Budget(
+            exact(claim.claimed_epsilon) * job.times, delta=claim.delta * job.times or None, accountant=claim.accountant
+        )
+        if job.separate:
+            noisy_train = self._charged(job, job.graph, TRAINING, claim, budget)
+            noisy = self._charged(job, job.inference, INFERENCE, claim, budget)
+            composition = over_graphs(job)
         else:
             noisy = self._charged(job, job.inference, "graph", claim, budget)
             noisy_train = cut(noisy, job.train_mask) if job.setting == "inductive-evolving" else noisy
@@ -88,17 +90,36 @@ class EdgeMechanism(Defence):
         if len(claim.charges) > 1:
             composition = f"charges on one graph add up; {composition}"
         claim = replace(
-            claim, charges=budget.charges, composition=composition, randomness=job.randomness,
-            notes=(*claim.notes, TUNING_NOTE),
+            claim, claimed_epsilon=float(budget.cap), delta=budget.delta, charges=budget.charges,
+            composition=composition, randomness=job.randomness, notes=(*claim.notes, TUNING_NOTE),
         )  # fmt: skip
         return train_gnn(self, job, noisy_train, noisy, claim)
 
-    def _charged(self, job: Job, graph: Graph, on: str, claim: Guarantee, budget: Budget) -> Graph:
+    def _charged(self, job: Job, graph: Graph, name: str, claim: Guarantee, budget: Budget) -> Graph:
         """Charge the mechanism's queries on one graph, then perturb it."""
-        whole = (Charge(f"{type(self).__name__} perturbation", budget.cap),)
+        whole = (Charge(f"{type(self).__name__} perturbation", budget.cap / job.times),)
         for charge in claim.charges or whole:
-            budget.enter(charge._replace(on=on))
-        return self.perturb(graph, seed=job.noise_seed(on))
+            budget.enter(charged_on(charge, name, job))
+        return self.perturb(graph, seed=job.noise_seed(name))
+
+
+def over_graphs(job: Job) -> str:
+    """How epsilon of two graphs that are asked separately composes, in words."""
+    if job.times == 1:
+        return (
+            f"parallel over the {TRAINING} and the {INFERENCE} (LinkTeller Lemma 1), as their owner asserts that they "
+            "share no edge; an edge in both would pay twice"
+        )
+    return (
+        f"sequential over the {TRAINING} and the {INFERENCE}, which pay the same: an edge may be in both, because "
+        "nobody has asserted that they share none (setting inductive-different)"
+    )
+
+
+def charged_on(charge: Charge, name: str, job: Job) -> Charge:
+    """A charge on one graph of the job; where two graphs share a bill it says which."""
+    on = job.edge_set(name) if job.separate else name
+    return charge._replace(what=charge.what if on == name else f"{charge.what}, {name}", on=on)
 
 
 def train_gnn(
@@ -178,7 +199,7 @@ def make_release(
         multilabel=job.graph.multilabel,
         contains_private_graph=contains_private_graph,
         seconds_train=seconds,
-        notes=(*job.notes, *notes),
+        notes=notes,
         evaluation=job.inference,
     )
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
+from edgeveil.graph.catalog import edges_apart
 from edgeveil.graph.features import FeatureMatrix, Scaling
 from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec
@@ -22,8 +23,10 @@ from edgeveil.seeds import derive
 
 __all__ = ["SETTINGS", "Job", "Setting", "make_job"]
 
-Setting = Literal["transductive", "inductive-different", "inductive-evolving"]
-SETTINGS: tuple[Setting, ...] = ("transductive", "inductive-different", "inductive-evolving")
+Setting = Literal["transductive", "inductive", "inductive-different", "inductive-evolving"]
+SETTINGS: tuple[Setting, ...] = ("transductive", "inductive", "inductive-different", "inductive-evolving")
+SEPARATE: tuple[Setting, ...] = ("inductive", "inductive-different")
+BOTH_GRAPHS = "both graphs"
 Mask = NDArray[np.bool_]
 
 
@@ -31,7 +34,9 @@ Mask = NDArray[np.bool_]
 class Job:
     """`graph` trains, `inference` is answered for; they are the same object in the transductive setting.
 
-    In the evolving setting both have the same nodes and the training edges are a subset of the inference edges.
+    inductive: two graphs that may share edges, each asked on its own, so epsilon is the sum over both.
+    inductive-different: two graphs that share no edge, as their owner asserts. inductive-evolving: both have the same
+    nodes and the training edges are a subset of the inference edges, as their owner asserts.
     """
 
     graph: Graph
@@ -42,7 +47,20 @@ class Job:
     scaling: str = "none"
     seed: int | None = None
     progress: Callable[..., None] | None = None
-    notes: tuple[str, ...] = ()
+
+    @property
+    def separate(self) -> bool:
+        """Two graphs, each asked on its own."""
+        return self.setting in SEPARATE
+
+    @property
+    def times(self) -> int:
+        """How often one edge may pay the epsilon of one graph: twice unless nobody can be in both graphs."""
+        return 2 if self.setting == "inductive" else 1
+
+    def edge_set(self, graph: str) -> str:
+        """Which edges pay for a question to the graph of that name: they have a bill of their own only if asserted."""
+        return graph if self.setting == "inductive-different" else BOTH_GRAPHS
 
     @property
     def randomness(self) -> str:
@@ -137,7 +155,7 @@ def make_job(
     for part in (graph, inference):
         if part is not None and part.x is None:
             raise InputError(f"{part.name} has no features, and every model here needs them")
-    chosen, notes = _infer_setting(graph, inference, setting)
+    chosen = _choose_setting(graph, inference, setting)
     if chosen == "transductive":
         inference = graph
     elif chosen == "inductive-evolving":
@@ -150,42 +168,55 @@ def make_job(
         )
     return Job(
         graph=graph, inference=inference, setting=chosen, model=model, train=train, scaling=scaling, seed=seed,
-        progress=progress, notes=notes,
+        progress=progress,
     )  # fmt: skip
 
 
-def _infer_setting(graph: Graph, inference: Graph | None, setting: str | None) -> tuple[Setting, tuple[str, ...]]:
-    if setting is not None:
-        wanted = setting.replace("_", "-").lower()
-        for known in SETTINGS:
-            if known == wanted:
-                if known == "inductive-different" and inference is None:
-                    raise InputError("inductive-different needs an inference_graph: the other graph to answer for")
-                if known == "transductive" and inference is not None:
-                    raise InputError("transductive means one graph: drop inference_graph or name another setting")
-                if known == "inductive-different":
-                    _check_different(graph, inference)
-                return known, ()
+def _choose_setting(graph: Graph, inference: Graph | None, setting: str | None) -> Setting:
+    """The setting that was asserted, or the one that claims nothing about the two graphs' edges.
+
+    It goes into the manifest, so it must never depend on private edges. Only the owner, or the catalogue for its own
+    datasets, can assert that two graphs share no edge or that one contains the other.
+    """
+    if setting is None:
+        if inference is None:
+            return "transductive"
+        return "inductive-different" if edges_apart(graph.origin, inference.origin) else "inductive"
+    wanted = setting.replace("_", "-").lower()
+    known = next((known for known in SETTINGS if known == wanted), None)
+    if known is None:
         raise InputError(f"unknown setting {setting!r}; use one of {', '.join(SETTINGS)}")
-    if inference is None:
-        return "transductive", ()
-    same_nodes = inference.num_nodes == graph.num_nodes
-    if same_nodes and np.isin(graph.edge_ranks, inference.edge_ranks).all():
-        note = "setting taken as inductive-evolving: same number of nodes, and every training edge is an inference edge"
-        return "inductive-evolving", (note,)
-    _check_different(graph, inference)
-    return "inductive-different", ("setting taken as inductive-different: the inference graph is another graph",)
+    if known in SEPARATE and inference is None:
+        raise InputError(f"{known} needs an inference_graph: the other graph to answer for")
+    if known == "transductive" and inference is not None:
+        raise InputError("transductive means one graph: drop inference_graph or name another setting")
+    if known == "inductive-different" and inference is not None:
+        _check_different(graph, inference)
+    return known
 
 
-def _check_different(graph: Graph, inference: Graph | None) -> None:
-    """Refuse two graphs over the same nodes: an edge in both would pay twice, and the statement would say once."""
-    assert inference is not None
-    if inference is graph or (inference.num_nodes == graph.num_nodes and _same_rows(graph.x, inference.x)):
+def _check_different(graph: Graph, inference: Graph) -> None:
+    """Tell the owner when the graphs contradict the assertion: the same first nodes, and edges among them in both."""
+    n = min(graph.num_nodes, inference.num_nodes)
+    if inference is not graph and not _same_nodes(graph, inference, n):
+        return
+    u, v = graph.edge_index
+    inside = (u < n) & (v < n)
+    shared = int(inference.has_edges(u[inside], v[inside]).sum())
+    if shared:
         raise InputError(
-            "the training and the inference graph have the same nodes (equal features), so they may share edges, and "
-            "inductive-different would count such an edge once where it pays twice; for one graph drop "
-            "inference_graph, for a graph that grows keep its old edges and use inductive-evolving"
+            f"the training and the inference graph share nodes and {shared} edges, and inductive-different would count "
+            "such an edge once where it pays twice; for one graph drop inference_graph, for a graph that grows use "
+            "inductive-evolving, or name no setting: epsilon is then the sum over both graphs"
         )
+
+
+def _same_nodes(graph: Graph, inference: Graph, n: int) -> bool:
+    """Whether the first n nodes are the same, by their names or else by features that tell nodes apart."""
+    if graph.node_ids is not None and inference.node_ids is not None:
+        return bool(np.array_equal(graph.node_ids[:n], inference.node_ids[:n]))
+    mine = graph.x[:n]
+    return _same_rows(mine, inference.x[:n]) and not _same_rows(mine[1:], mine[:-1])
 
 
 def _same_rows(a: Any, b: Any) -> bool:

@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import SHARED_EDGE, TUNING_NOTE, EdgeMechanism, make_release
+from edgeveil.defences.base import (
+    INFERENCE,
+    TRAINING,
+    TUNING_NOTE,
+    EdgeMechanism,
+    charged_on,
+    make_release,
+    over_graphs,
+)
 from edgeveil.defences.job import Job
 from edgeveil.defences.perturbed import PerturbedGraph
 from edgeveil.errors import InputError
@@ -115,9 +123,8 @@ class LocalMechanism(EdgeMechanism):
         model, _ = self._train(job, spec, sent, seen)
         claim = self.mechanism_guarantee(job.seed)
         claim = replace(claim, randomness=job.randomness, notes=(*claim.notes, TUNING_NOTE))
-        if job.setting == "inductive-different":
-            parts = [*filter(None, [claim.composition]), "training and inference graph send once each, in parallel"]
-            claim = replace(claim, composition=f"{'; '.join(parts)}; {SHARED_EDGE}, and so would a node")
+        if job.separate:
+            claim = _over_graphs(claim, job)
         return make_release(
             self, job, GraphPredictor(spec, model, seen.directed), claim, seconds=time.perf_counter() - started,
             contains_private_graph=not self.hides_edges, matrix=seen.features,
@@ -205,6 +212,21 @@ class LocalMechanism(EdgeMechanism):
         parts = [e for e in (epsilon, self.epsilon_x, self.epsilon_y) if not math.isinf(e)]
         total = float(sum(exact(e) for e in parts))
         return f"The total of {total:g} that Theorem 4.4 claims fails with its first part"
+
+
+def _over_graphs(claim: Guarantee, job: Job) -> Guarantee:
+    """A promise after both graphs have sent. Whoever shares no edge may still share nodes, and those send twice."""
+    node = claim.unit in (FEATURES, LABEL, BOTH)
+    said = "sequential over the two graphs, as a node may be in both" if node else over_graphs(job)
+    charges = [charged_on(charge, name, job) for name in (TRAINING, INFERENCE) for charge in claim.charges]
+    times = 2 if node else job.times
+    return replace(
+        claim,
+        claimed_epsilon=None if claim.claimed_epsilon is None else float(times * exact(claim.claimed_epsilon)),
+        charges=tuple(charges),
+        composition="; ".join(filter(None, [claim.composition, said])),
+        also=tuple(_over_graphs(other, job) for other in claim.also),
+    )
 
 
 def _unit_range(x: Any, epsilon: float, fitted: Any) -> FeatureMatrix:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, SHARED_EDGE, TUNING_NOTE, Defence, make_release
+from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, make_release, over_graphs
 from edgeveil.defences.bayes_readout import EvidenceReader
 from edgeveil.defences.degree_vectors import SLICES, DegreeNoise, NoiseLaw, degree_noise, fill_empty, noise_scale
 from edgeveil.defences.job import Job
@@ -104,7 +104,7 @@ class LPGNet(Defence):
         if job.graph.multilabel and self.readout == "bayes":
             raise InputError("readout='bayes' needs one class per node; use readout='mlp' for multi-label graphs")
         started = time.perf_counter()
-        budget = Budget(self._epsilon)
+        budget = Budget(self._epsilon * job.times)
         phases = make_phases(job)
         cost = query_epsilon(budget, phases, self.layers)
         spec, train, notes = stack_settings(job)
@@ -216,13 +216,12 @@ class LPGNet(Defence):
             return Guarantee(status="none", reason=reason, reference=self.reference)
         sharing = {
             "transductive": "sequential over the layers; training, validation and inference share the stored vectors",
-            "inductive-different": f"sequential over the layers, parallel over the two graphs; {SHARED_EDGE}",
             "inductive-evolving": "sequential over layers and the three phases, a third of epsilon for each phase",
-        }[job.setting]
+        }.get(job.setting) or f"sequential over the layers; {over_graphs(job)}"
         published = self.variant == "published"
         return Guarantee(
             status="refuted" if published else "sound",
-            claimed_epsilon=self._epsilon,
+            claimed_epsilon=float(budget.cap),
             charges=budget.charges,
             composition=sharing,
             randomness=job.randomness,

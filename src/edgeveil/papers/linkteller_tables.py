@@ -48,7 +48,7 @@ def run_config(p: Published) -> RunConfig:
     return RunConfig(
         dataset=p.dataset,
         train_on="twitch-es" if twitch else None,
-        setting=None if twitch or transductive else "inductive-evolving",
+        setting="inductive-different" if twitch else None if transductive else "inductive-evolving",
         defence="mlp" if mlp else p.mechanism or "none",
         epsilon=float(p.epsilon) if private else None,
         model=p.model or "gcn",

@@ -51,7 +51,7 @@ def run_config(p: Published, variant: str, epsilon: float | None) -> RunConfig:
     return RunConfig(
         dataset=p.dataset,
         train_on="twitch-es" if twitch else None,
-        setting="inductive-evolving" if flickr else None,
+        setting="inductive-different" if twitch else "inductive-evolving" if flickr else None,
         defence=defence,
         defence_params=params,
         epsilon=epsilon if defence not in ("none", "mlp") else None,

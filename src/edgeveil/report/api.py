@@ -147,7 +147,7 @@ def make_advice(
     plan = replace(plan, defences=("mlp", *others), attacks=())
     check_plan(replace(plan, attacks=attacks), inference or private)
     ground = with_validation(private if public is None else with_default_split(public, split_seed), split_seed)
-    results, failures = run(plan, ground, None)
+    results, failures = run(plan if inference is None else replace(plan, setting=None), ground, None)
     if failures:
         raise EdgeveilError("some candidates failed, so no choice is made:\n" + "\n".join(failures))
     advice = choose(results, floor)
@@ -163,7 +163,9 @@ def make_advice(
             raise EdgeveilError("the chosen release failed:\n" + "\n".join(failures))
         part = [row for result in results for row in result["rows"]]
         cell = summarise(part)[0]
-        advice.choices[i] = replace(choice, utility=cell.utility, leakage=cell.leakage, attack=cell.attack)
+        advice.choices[i] = replace(
+            choice, utility=cell.utility, leakage=cell.leakage, attack=cell.attack, stated=cell.epsilon
+        )
         rows += part
     found = max((row["n_edges"] or 0 for row in rows), default=10**9)
     advice.words = conclude(advice, plan, found, None if public is None else public.name)

@@ -56,7 +56,9 @@ class Grid(Frozen):
     split: str | None = Field(default=None, description="Split of the training graph; default: the dataset's own.")
     split_seed: int | str = Field(default=0, description='Seed of a drawn split, or "run" to draw one per seed.')
     setting: str | None = Field(
-        default=None, description="transductive, inductive-different, inductive-evolving; default: inferred."
+        default=None,
+        description="transductive, inductive, inductive-different or inductive-evolving; default: transductive, with a "
+        "training graph of its own inductive (epsilon of both graphs adds up).",
     )
     defence: Names = Field(
         default=("none",), description="Defences. One without an epsilon is run once, not once per epsilon."

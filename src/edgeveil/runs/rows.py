@@ -103,10 +103,14 @@ def plain(value: Any) -> Any:
 
 
 def release_labels(release: Release, *, split: str | None = None, seed: int | None = None) -> dict[str, Any]:
-    """The columns that follow from a release alone; an infinite epsilon (no edge noise) is stored as missing."""
+    """The columns that follow from a release alone; an infinite epsilon (no edge noise) is stored as missing.
+
+    `epsilon` is what the guarantee states, over all graphs asked; a parameter that differs from it is kept in `params`.
+    """
     claim = release.guarantee
-    params = {k: v for k, v in release.params.items() if k not in ("epsilon", "variant")}
-    epsilon = release.params.get("epsilon", claim.claimed_epsilon)
+    epsilon = claim.claimed_epsilon
+    hidden = {"variant"} | ({"epsilon"} if epsilon in (None, release.params.get("epsilon")) else set())
+    params = {k: v for k, v in release.params.items() if k not in hidden}
     return {
         "dataset": release.dataset,
         "is_twin": release.is_twin,

@@ -70,7 +70,9 @@ class RunConfig(Frozen):
     split: str | None = Field(default=None, description="Split of the training graph; default: the dataset's own.")
     split_seed: int = Field(default=0, ge=0, description="Seed of a drawn split.")
     setting: str | None = Field(
-        default=None, description="transductive, inductive-different, inductive-evolving; default: inferred."
+        default=None,
+        description="transductive, inductive, inductive-different or inductive-evolving; default: transductive, with a "
+        "training graph of its own inductive (epsilon of both graphs adds up).",
     )
     defence: str = Field(default="none", description="Registered defence.")
     defence_params: dict[str, Any] = Field(default_factory=dict, description="The defence's own parameters.")

@@ -1,9 +1,10 @@
 """Noisy degree vectors read as what they are: true counts seen through noise whose law is known.
 
 A node of class c and rate r has Poisson(r H[c, k]) neighbours in cluster k, where row c of H, the class mixing, sums
-to 1; the release adds Laplace noise to each count. Rates (how many neighbours a node has) follow an unknown mixture
-over a grid. H and the mixture are fitted by expectation maximisation on the noisy counts and the classifier's
-probabilities; the result is log P(noisy counts | class) for every node. No further edge is read, so nothing is spent.
+to 1; the release adds Laplace or Gaussian noise to each count. Rates (how many neighbours a node has) follow an
+unknown mixture over a grid. H and the mixture are fitted by expectation maximisation on the noisy counts and the
+classifier's probabilities; the result is log P(noisy counts | class) for every node. No further edge is read, so
+nothing is spent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.degree_vectors import DegreeNoise
+from edgeveil.defences.degree_vectors import DegreeNoise, NoiseLaw
 
 __all__ = ["CountModel", "fit_count_model"]
 
@@ -77,8 +78,13 @@ class _Cells:
         values = values / steps
         largest = int(min(max(values.max(initial=0), 0) + math.ceil(6 * noise.scale), 4000))
         gap = np.abs(values[None, :] - np.arange(largest + 1)[:, None])
-        law = (gap == 0).astype(np.float64) if noise.scale == 0 else np.exp(-gap / noise.scale)
+        law = (gap == 0).astype(np.float64) if noise.scale == 0 else np.exp(-_loss(gap / noise.scale, noise.law))
         return cls(index.reshape(x.shape).astype(np.int64), law, largest)
+
+
+def _loss(gap: Float, law: NoiseLaw) -> Float:
+    """-log of the noise's mass, up to a constant, at a distance in units of its scale."""
+    return gap**2 / 2 if law == "gaussian" else gap
 
 
 def fit_count_model(

@@ -2,7 +2,8 @@
 
 Counts have L1 sensitivity 2 per undirected edge (`edgeveil.graph.cluster_degrees`), so Laplace noise of scale
 2/epsilon on every count makes one query epsilon-differentially private. Counts are whole numbers, hence the default
-noise is the discrete Laplace law with the same ratio, which can be drawn exactly.
+noise is the discrete Laplace law with the same ratio, which can be drawn exactly. Its L2 sensitivity is the root of 2,
+smaller than 2, for which Gaussian noise pays off when many queries are composed (`edgeveil.privacy.gaussian`).
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
 from edgeveil.graph.cluster_degrees import (
+    CELLS,
     SENSITIVITY,
     check_clusters,
     cluster_degrees_from_file,
     local_cluster_degrees,
 )
 from edgeveil.graph.edge_chunks import CHUNK
-from edgeveil.privacy.budget import Budget, check_epsilon, exact
+from edgeveil.privacy.budget import Budget, Charge, Gaussian, check_epsilon, exact
+from edgeveil.privacy.charges import make_gaussian
 from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.seeds import Seed, derive
 
@@ -33,14 +36,19 @@ __all__ = [
     "SLICES",
     "DegreeNoise",
     "NoiseLaw",
+    "QueryCost",
+    "ask",
     "degree_noise",
     "fill_empty",
     "local_report",
     "noise_scale",
     "noisy_degrees_from_file",
+    "query_cost",
 ]
 
-NoiseLaw = Literal["discrete", "continuous"]
+NoiseLaw = Literal["discrete", "continuous", "gaussian"]
+QueryCost = Fraction | float | Gaussian
+"""What one query costs: a pure epsilon (infinite: no noise), or the terms of Gaussian noise."""
 Vectors = NDArray[np.float64]
 SLICES = 5
 
@@ -53,11 +61,30 @@ class DegreeNoise:
     scale: float
 
 
-def noise_scale(epsilon: Fraction | float) -> Fraction:
-    """Scale of the noise that makes one query cost `epsilon`: sensitivity 2 over epsilon; 0 for an infinite epsilon."""
+def noise_scale(epsilon: QueryCost) -> Fraction:
+    """Scale of the noise of one query: sensitivity 2 over epsilon, 0 for an infinite epsilon, sigma if Gaussian."""
+    if isinstance(epsilon, Gaussian):
+        return epsilon.scale
     if isinstance(epsilon, float) and math.isinf(epsilon):
         return Fraction(0)
     return SENSITIVITY / exact(epsilon)
+
+
+def query_cost(budget: Budget, queries: int, law: NoiseLaw) -> QueryCost:
+    """Cost of each of so many equal queries on one edge set: a share of the cap, or Gaussian noise that fits it."""
+    if budget.unlimited:
+        return math.inf
+    if law == "gaussian":
+        return make_gaussian(budget.gaussian_scale(queries, cells=CELLS), Fraction(CELLS), cells=CELLS)
+    return budget.cap / queries
+
+
+def ask(budget: Budget, cost: QueryCost, what: str, on: str) -> None:
+    """Charge one query before it runs."""
+    if isinstance(cost, Gaussian):
+        budget.enter(Charge(what, None, on, cost))
+    else:
+        budget.spend(cost, what, on=on)
 
 
 def degree_noise(noise: Noise, law: NoiseLaw, scale: Fraction, shape: tuple[int, int], *, slices: int = 1) -> Vectors:
@@ -70,7 +97,11 @@ def degree_noise(noise: Noise, law: NoiseLaw, scale: Fraction, shape: tuple[int,
     size = rows * shape[1]
     if scale == 0:
         return np.zeros(shape)
-    flat: Any = noise.discrete_laplace(scale, size) if law == "discrete" else noise.laplace(float(scale), size)
+    flat: Any
+    if law == "continuous":
+        flat = noise.laplace(float(scale), size)
+    else:
+        flat = (noise.discrete_gaussian if law == "gaussian" else noise.discrete_laplace)(scale, size)
     block = np.asarray(flat, np.float64).reshape(rows, shape[1])
     return block if slices == 1 else np.tile(block, (slices, 1))[: shape[0]]
 

@@ -6,15 +6,24 @@ import math
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, make_release, over_graphs
 from edgeveil.defences.bayes_readout import EvidenceReader
-from edgeveil.defences.degree_vectors import SLICES, DegreeNoise, NoiseLaw, degree_noise, fill_empty, noise_scale
+from edgeveil.defences.degree_vectors import (
+    SLICES,
+    DegreeNoise,
+    NoiseLaw,
+    QueryCost,
+    ask,
+    degree_noise,
+    fill_empty,
+    noise_scale,
+    query_cost,
+)
 from edgeveil.defences.job import Job
 from edgeveil.defences.lpgnet_audit import Perturb, audit_cases, canary_scores, outcomes
 from edgeveil.defences.lpgnet_stack import (
@@ -22,7 +31,7 @@ from edgeveil.defences.lpgnet_stack import (
     answer,
     ask_again,
     make_phases,
-    query_epsilon,
+    most_queries,
     stack_settings,
     train_first,
     train_next,
@@ -31,8 +40,8 @@ from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, comp
 from edgeveil.errors import InputError
 from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.graph.graph import Graph
-from edgeveil.privacy.budget import Budget, check_epsilon
-from edgeveil.privacy.guarantee import Guarantee, Status
+from edgeveil.privacy.budget import DELTA, Budget, Gaussian, check_delta, check_epsilon
+from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import noise_for
 from edgeveil.release.lpgnet_predictor import LPGNetPredictor
 from edgeveil.release.release import Release
@@ -54,15 +63,17 @@ class LPGNet(Defence):
     """`layers` extra MLPs, each fed by one noisy degree-vector query of equal cost.
 
     epsilon: for one undirected edge; inf asks without noise (LPGNet Table 2). noise: discrete (exact, the default of
-    the correct variant) or continuous (the paper; seeded runs only). readout: "mlp" as in the paper, or "bayes"
-    (`edgeveil.defences.bayes_readout`). clip: counts below 0 become 0 for the MLPs; no effect on the Bayesian read-out,
-    which knows the noise and takes them as they are. variant: "published" repeats noise as the authors' code did, to
-    reproduce its numbers; it has no guarantee.
+    the correct variant), continuous (the paper; seeded runs only) or gaussian (discrete Gaussian, exact; the guarantee
+    has a delta, 10^-6 unless given, and pays off when many queries are composed, see docs/lpgnet.md). readout: "mlp" as
+    in the paper, or "bayes" (`edgeveil.defences.bayes_readout`). clip: counts below 0 become 0 for the MLPs; no effect
+    on the Bayesian read-out, which knows the noise and takes them as they are. variant: "published" repeats noise as
+    the authors' code did, to reproduce its numbers; it has no guarantee.
     """
 
     epsilon: float | None = None
     layers: int = 2
     noise: str | None = None
+    delta: float | None = None
     clip: bool = True
     readout: str = "mlp"
     variant: str = "correct"
@@ -86,12 +97,19 @@ class LPGNet(Defence):
             raise InputError(f"unknown readout {self.readout!r} of lpgnet; use mlp or bayes")
         if self.noise is None:
             object.__setattr__(self, "noise", "continuous" if self.variant == "published" else "discrete")
-        if self.noise not in get_args(NoiseLaw):
-            raise InputError(f"unknown noise {self.noise!r} of lpgnet; use discrete or continuous")
+        self._check_law()
         if self.variant == "published" and (self.noise, self.clip, self.readout) != ("continuous", True, "mlp"):
             raise InputError(
                 "variant 'published' is what the authors ran: noise='continuous', clip=True, readout='mlp'"
             )
+
+    def _check_law(self) -> None:
+        if self.noise not in get_args(NoiseLaw):
+            raise InputError(f"unknown noise {self.noise!r} of lpgnet; use {', '.join(get_args(NoiseLaw))}")
+        if self.noise == "gaussian":
+            object.__setattr__(self, "delta", check_delta(DELTA if self.delta is None else self.delta))
+        elif self.delta is not None:
+            raise InputError(f"{self.noise} noise needs no delta, got {self.delta!r}; it belongs to noise='gaussian'")
 
     @property
     def paper(self) -> str:
@@ -104,12 +122,14 @@ class LPGNet(Defence):
         if job.graph.multilabel and self.readout == "bayes":
             raise InputError("readout='bayes' needs one class per node; use readout='mlp' for multi-label graphs")
         started = time.perf_counter()
-        budget = Budget(self._epsilon * job.times)
+        budget = self._budget(job.times)
         phases = make_phases(job)
-        cost = query_epsilon(budget, phases, self.layers)
+        cost = self._query_cost(phases, job.times)
         spec, train, notes = stack_settings(job)
         first = train_first(job, spec, train)
-        models, reader = [first], EvidenceReader(job, self._law(cost)) if self.readout == "bayes" else None
+        models, reader = [first], None
+        if self.readout == "bayes":
+            reader = EvidenceReader(job, DegreeNoise(self._law, float(noise_scale(cost))))
         every = list({id(p): p for p in phases}.values())
         for phase in every:
             answer(phase, first)
@@ -133,7 +153,7 @@ class LPGNet(Defence):
         )  # fmt: skip
 
     def renewal(self, seed: int | None = None) -> Renewal:
-        """One query per layer on the new graph, an equal share of epsilon each (Alg. 3)."""
+        """One query per layer on the new graph, each at the same cost (Alg. 3)."""
         if self.readout != "mlp":
             raise InputError(
                 "a Bayesian read-out is fitted to its own graph; only readout='mlp' can answer for another"
@@ -142,18 +162,19 @@ class LPGNet(Defence):
             raise InputError(f"no renewal is proved for variant {self.variant!r} of lpgnet; make a new release")
         check_epsilon(self.epsilon)
         self._check_noise(seed)
-        return Renewal(Budget(self._epsilon).cap, self._renew)
+        return Renewal(self._budget().cap, self._renew)
 
     def _renew(self, snapshot: Snapshot) -> Renewed:
-        old, budget = snapshot.release.predictor, Budget(self._epsilon)
+        old, budget = snapshot.release.predictor, self._budget()
         assert isinstance(old, LPGNetPredictor)
+        cost = query_cost(budget, self.layers, self._law)
 
-        def ask(clusters: NDArray[np.int64], layer: int) -> Float:
-            cost = budget.spend(budget.cap / self.layers, f"cluster-degree vectors, layer {layer}", on=SNAPSHOT)
+        def vectors(clusters: NDArray[np.int64], layer: int) -> Float:
+            ask(budget, cost, f"cluster-degree vectors, layer {layer}", SNAPSHOT)
             counts = cluster_degrees(snapshot.graph, clusters, old.num_outputs)
             return self.perturb_counts(counts, cost, snapshot.noise_seed(layer))
 
-        predictor = ask_again(old, snapshot.x, ask)
+        predictor = ask_again(old, snapshot.x, vectors)
         guarantee = composed(snapshot.release.guarantee, budget, snapshot.seed)
         return Renewed(predictor, snapshot.x, guarantee)
 
@@ -168,13 +189,24 @@ class LPGNet(Defence):
         assert self.epsilon is not None
         return float(self.epsilon)
 
-    def _law(self, cost: Fraction | float) -> DegreeNoise:
+    @property
+    def _law(self) -> NoiseLaw:
         law: Any = self.noise
-        return DegreeNoise(law, float(noise_scale(cost)))
+        return cast(NoiseLaw, law)
 
-    def _ask(self, job: Job, budget: Budget, cost: Fraction | float, phase: Phase, layer: int) -> None:
+    def _budget(self, times: int = 1) -> Budget:
+        """Laplace noise is pure; Gaussian noise is added up on its exact curve, or by zCDP if that is smaller."""
+        return Budget(self._epsilon * times, delta=self.delta, accountant="gaussian" if self.delta else "pure")
+
+    def _query_cost(self, phases: tuple[Phase, ...], times: int) -> QueryCost:
+        """Cost of each query: both one graph's own epsilon and, where two share a bill, the sum must cover them."""
+        most = most_queries(phases, self.layers)
+        costs = [query_cost(self._budget(n), most * n // times, self._law) for n in sorted({1, times})]
+        return max(costs, key=noise_scale)
+
+    def _ask(self, job: Job, budget: Budget, cost: QueryCost, phase: Phase, layer: int) -> None:
         """One query: charge, count, add noise of its own stream, clip."""
-        budget.spend(cost, f"cluster-degree vectors, {phase.name}, layer {layer}", on=phase.on)
+        ask(budget, cost, f"cluster-degree vectors, {phase.name}, layer {layer}", phase.on)
         counts = cluster_degrees(phase.graph, phase.clusters, job.graph.num_classes)
         phase.append(self.perturb_counts(counts, cost, job.noise_seed(*self._stream(phase.name, layer))))
 
@@ -182,12 +214,13 @@ class LPGNet(Defence):
         """Name of a query's noise: its own for every phase and layer, unless the published fault is reproduced."""
         return ("lpgnet", "published", 0) if self.variant == "published" else ("lpgnet", phase, layer)
 
-    def perturb_counts(self, counts: NDArray[np.int64], epsilon: Fraction | float, seed: Seed) -> Float:
-        """Noisy counts of one query that costs `epsilon` (LPGNet Alg. 4, line 6), ready to be released."""
-        law: Any = self.noise
+    def perturb_counts(self, counts: NDArray[np.int64], cost: QueryCost, seed: Seed) -> Float:
+        """Noisy counts of one query at that cost (LPGNet Alg. 4, line 6), ready to be released."""
+        if (self.noise == "gaussian") != isinstance(cost, Gaussian) and cost != math.inf:
+            raise InputError(f"{self.noise} noise does not have the cost {cost}; use query_cost for this law")
         published = self.variant == "published"
         shape = (counts.shape[0], counts.shape[1])
-        noise = degree_noise(noise_for(seed), law, noise_scale(epsilon), shape, slices=SLICES if published else 1)
+        noise = degree_noise(noise_for(seed), self._law, noise_scale(cost), shape, slices=SLICES if published else 1)
         vectors = counts + noise
         if self.readout == "mlp" and self.clip:
             vectors = np.maximum(vectors, 0.0)
@@ -208,27 +241,34 @@ class LPGNet(Defence):
     def _audited(self, rng: np.random.Generator | None) -> Perturb:
         """The query as released; the correct variant is audited before clipping, which could only hide evidence."""
         bare = self if self.variant == "published" else replace(self, clip=False)
-        return lambda counts, epsilon: bare.perturb_counts(counts, epsilon, rng)
+        cost = query_cost(self._budget(), self.layers, self._law)
+        return lambda counts, _: bare.perturb_counts(counts, cost, rng)
 
-    def _guarantee(self, job: Job, budget: Budget) -> Guarantee:
-        if budget.unlimited:
+    def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
+        """What the noisy vectors of one release promise, in any setting."""
+        if math.isinf(self._epsilon):
             reason = "Epsilon is infinite: the release stores exact neighbour counts"
             return Guarantee(status="none", reason=reason, reference=self.reference)
-        sharing = {
-            "transductive": "sequential over the layers; training, validation and inference share the stored vectors",
-            "inductive-evolving": "sequential over layers and the three phases, a third of epsilon for each phase",
-        }.get(job.setting) or f"sequential over the layers; {over_graphs(job)}"
-        published = self.variant == "published"
         return Guarantee(
-            status="refuted" if published else "sound",
-            claimed_epsilon=float(budget.cap),
-            charges=budget.charges,
-            composition=sharing,
-            randomness=job.randomness,
-            reason=REUSED if published else "",
+            status="refuted" if self.variant == "published" else "sound",
+            claimed_epsilon=self._epsilon,
+            delta=self.delta or 0.0,
+            accountant=self._budget().accountant,
+            randomness=SECURE if seed is None else SEEDED,
+            reason=REUSED if self.variant == "published" else "",
             reference=self.reference,
             notes=(TUNING_NOTE,),
         )
+
+    def _guarantee(self, job: Job, budget: Budget) -> Guarantee:
+        claim = self.mechanism_guarantee(job.seed)
+        if budget.unlimited:
+            return claim
+        sharing = {
+            "transductive": "sequential over the layers; training, validation and inference share the stored vectors",
+            "inductive-evolving": "sequential over layers and the three phases, which share epsilon in equal parts",
+        }.get(job.setting) or f"sequential over the layers; {over_graphs(job)}"
+        return replace(claim, claimed_epsilon=float(budget.cap), charges=budget.charges, composition=sharing)
 
     def _storage_note(self, budget: Budget) -> tuple[str, ...]:
         if not budget.unlimited and self.variant != "published":

@@ -6,7 +6,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from edgeveil.models.presets import preset
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.train import fit
-from edgeveil.privacy.budget import Budget
 from edgeveil.release.lpgnet_predictor import LPGNetPredictor, row_logits, stack_features
 from edgeveil.release.predictors import no_edges
 
@@ -30,7 +28,7 @@ __all__ = [
     "answer",
     "ask_again",
     "make_phases",
-    "query_epsilon",
+    "most_queries",
     "stack_settings",
     "train_first",
     "train_next",
@@ -85,13 +83,10 @@ def make_phases(job: Job) -> tuple[Phase, Phase, Phase]:
     )
 
 
-def query_epsilon(budget: Budget, phases: tuple[Phase, ...], layers: int) -> Fraction | float:
-    """Cost of one query: the cap over the number of queries that any one edge set must answer."""
-    if budget.unlimited:
-        return float("inf")
+def most_queries(phases: tuple[Phase, ...], layers: int) -> int:
+    """The number of queries that any one edge set must answer."""
     distinct = {id(p): p.on for p in phases}.values()
-    most = max(list(distinct).count(on) for on in distinct)
-    return budget.cap / (most * layers)
+    return layers * max(list(distinct).count(on) for on in distinct)
 
 
 def stack_settings(job: Job) -> tuple[ModelSpec, TrainSpec, tuple[str, ...]]:

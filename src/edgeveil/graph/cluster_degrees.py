@@ -1,8 +1,10 @@
 """Cluster-degree vectors: how many neighbours every node has in every cluster (LPGNet Alg. 4, before the noise).
 
 Sensitivity. Adding or removing one undirected edge {u, v} changes row u by one in the column of v's cluster and row v
-by one in the column of u's cluster, and nothing else, whatever the clusters are: the L1 change of the whole n x C
-matrix is exactly 2. This needs every edge to count once, so the file reader refuses to count duplicates twice.
+by one in the column of u's cluster, and nothing else, whatever the clusters are. A graph has no loops, so u and v are
+different rows and the two cells are different cells, even when both nodes are in one cluster: exactly two counts
+change, each by exactly 1. The L1 change of the whole n x C matrix is 2 and its L2 change the root of 2. This needs
+every edge to count once, so the file reader refuses to count duplicates twice.
 """
 
 from __future__ import annotations
@@ -18,9 +20,17 @@ from edgeveil.errors import GraphError
 from edgeveil.graph.edge_chunks import CHUNK, edge_chunks, simple_chunks
 from edgeveil.graph.graph import Graph
 
-__all__ = ["SENSITIVITY", "check_clusters", "cluster_degrees", "cluster_degrees_from_file", "local_cluster_degrees"]
+__all__ = [
+    "CELLS",
+    "SENSITIVITY",
+    "check_clusters",
+    "cluster_degrees",
+    "cluster_degrees_from_file",
+    "local_cluster_degrees",
+]
 
-SENSITIVITY = 2
+SENSITIVITY = 2  # in L1
+CELLS = 2  # counts that change, each by 1
 Int = NDArray[np.int64]
 
 

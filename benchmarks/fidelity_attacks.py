@@ -31,6 +31,7 @@ from edgeveil.metrics import at_belief, protocol, ranking, top_share
 from edgeveil.models.presets import preset
 from edgeveil.papers.agreement import compare
 from edgeveil.papers.published import Published, published
+from edgeveil.release.evaluation import Evaluation
 from edgeveil.release.predictors import GraphPredictor
 from edgeveil.release.release import Release
 from edgeveil.release.target import Target
@@ -73,7 +74,7 @@ def abroad(country: str, layers: int, seed: int = 0) -> Release:
     scaled = Scaling.fit("standard", graph("twitch-es").x).apply(there.x)
     known: Any = home.predictor
     predictor = GraphPredictor(known.spec, known.model, there.adjacency)
-    return replace(home, predictor=predictor, matrix=scaled, dataset=there.name, evaluation=there)
+    return replace(home, predictor=predictor, matrix=scaled, dataset=there.name, evaluation=Evaluation.of(there))
 
 
 def twitch(samples: Samples, country: str, layers: int, model: int = 0) -> None:

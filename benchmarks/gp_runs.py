@@ -21,6 +21,7 @@ from edgeveil.models.presets import preset
 from edgeveil.models.structure import Structure
 from edgeveil.models.train import fit
 from edgeveil.papers.graphprivatizer_tables import CODE
+from edgeveil.release.evaluation import Evaluation
 from edgeveil.release.predictors import GraphPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import derive, stream
@@ -105,8 +106,8 @@ def train_published(
         seed=derive(seed, "training"), objective=drop, progress=lambda *_: None,
     )  # fmt: skip
     release = Release(
-        defence="published", guarantee=mechanism.mechanism_guarantee(seed), matrix=sent.features, evaluation=graph,
-        predictor=GraphPredictor(spec, network, sent.directed),
+        defence="published", guarantee=mechanism.mechanism_guarantee(seed), matrix=sent.features,
+        evaluation=Evaluation.of(graph), predictor=GraphPredictor(spec, network, sent.directed),
     )  # fmt: skip
     test = graph.masks.test
     logits = release.predict() if drop.logits is None else drop.logits.numpy()

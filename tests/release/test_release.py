@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import hashlib
 import json
 import stat
+import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import edgeveil as ev
+from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import InputError, StorageError
+from edgeveil.graph.graph import Graph
 from edgeveil.release.release import Release
 from zoo import toy
 
@@ -87,7 +93,8 @@ def test_a_saved_release_predicts_the_same_bits_and_carries_no_labels(release: R
 def test_only_the_undefended_release_keeps_the_private_graph(release: Release, tmp_path: Path) -> None:
     bare = release.save(tmp_path / "bare")
     assert json.loads((bare / "manifest.json").read_text())["contains_private_graph"] is True
-    assert stat.S_IMODE((bare / "private_graph.npz").stat().st_mode) == 0o600
+    for file in ("private_graph.npz", "private_graph.sha256"):
+        assert stat.S_IMODE((bare / file).stat().st_mode) == 0o600
     graph = toy()
     for name, epsilon in (("lapgraph", 2.0), ("mlp", None), ("lpgnet-1", 2.0)):
         kept = ev.defend(graph, name, epsilon=epsilon, model="mlp" if name == "mlp" else "gcn", seed=0).save(
@@ -99,6 +106,61 @@ def test_only_the_undefended_release_keeps_the_private_graph(release: Release, t
             with np.load(file, allow_pickle=False) as arrays:
                 for array in arrays.values():
                     assert not np.array_equal(np.asarray(array).ravel(), graph.adjacency.indices)
+
+
+def held(thing: object, seen: set[int] | None = None) -> Iterator[object]:
+    """Everything that can be reached from an object through data, not through modules, classes or functions."""
+    seen = set() if seen is None else seen
+    queue = [thing]
+    while queue:
+        one = queue.pop()
+        skip = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType)
+        if id(one) in seen or isinstance(one, skip):
+            continue
+        seen.add(id(one))
+        yield one
+        queue += gc.get_referents(one)
+
+
+@pytest.mark.parametrize("name", [n for n in DEFENCES.names() if DEFENCES.get(n).status == "sound"])
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_sound_release_holds_no_private_edge_in_memory(name: str, grown: bool) -> None:
+    graph = toy()
+    epsilon = None if "epsilon" not in DEFENCES.get(name).__dataclass_fields__ else 2.0  # type: ignore[attr-defined]
+    how = {"setting": "inductive-evolving"} if grown else {}
+    made = ev.defend(graph, name, epsilon=epsilon, model="mlp" if name == "mlp" else "gcn", seed=0, **how)  # type: ignore[arg-type]
+    secret = (graph.indices, graph.adjacency.indices, graph.edge_index[0], graph.edge_index[1], graph.edge_ranks)
+    for thing in held(made):
+        assert not isinstance(thing, Graph), thing
+        if isinstance(thing, np.ndarray):
+            assert not any(thing.size == part.size and np.array_equal(thing.ravel(), part) for part in secret)
+    assert made.evaluation is not None and made.utility("test") == made.utility("test", graph=graph)
+
+
+def test_an_undefended_release_holds_the_graph_on_purpose_and_says_so(release: Release) -> None:
+    assert release.contains_private_graph
+    assert any(
+        isinstance(thing, np.ndarray) and np.array_equal(thing, toy().adjacency.indices) for thing in held(release)
+    )
+    assert not any(isinstance(thing, Graph) for thing in held(release))
+
+
+def test_a_manifest_tells_no_time_and_no_hash_of_private_edges(release: Release, tmp_path: Path) -> None:
+    assert release.seconds_train is not None and release.seconds_train > 0
+    path = release.save(tmp_path / "r")
+    manifest = (path / "manifest.json").read_text()
+    assert "seconds" not in manifest and "private_graph.npz" not in manifest
+    digest = hashlib.sha256((path / "private_graph.npz").read_bytes()).hexdigest()
+    assert digest not in manifest and digest == (path / "private_graph.sha256").read_text()
+    assert Release.load(path).seconds_train is None
+    data = bytearray((path / "private_graph.npz").read_bytes())
+    data[len(data) // 2] ^= 1
+    (path / "private_graph.npz").write_bytes(bytes(data))
+    with pytest.raises(StorageError, match="checksum"):
+        Release.load(path)
+    (path / "private_graph.sha256").unlink()
+    with pytest.raises(StorageError, match="incomplete"):
+        Release.load(path)
 
 
 def test_damage_is_noticed(release: Release, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def audit() -> AuditData:
         row("gp-t", 1.0, 0.7, 0.2),
     ]
     return AuditData(
-        graph={"name": "toy <b>", "is_twin": False, "nodes": 60, "edges": 90, "features": 4, "classes": 3, "fingerprint": "f" * 64},
+        graph={"name": "toy <b>", "is_twin": False, "nodes": 60, "edges": 90, "features": 4, "classes": 3},
         rows=rows,
         settings={"nodes": 60, "summary": "1 run", "command": "edgeveil audit toy", "versions": {"edgeveil": "0"}},
         guarantees={"LapGraph ε=1": "1-differential privacy for one undirected edge."},

@@ -161,3 +161,11 @@ def test_a_log_that_lacks_a_record_is_mended(tmp_path: Path) -> None:
     log_path(path).unlink()
     Store(path).close()
     assert {r.id for r in read_log(log_path(path))} == {"id0", "id1", "id2"}
+
+
+def test_ids_that_cover_private_graphs_are_for_the_owner_only(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        store.finish(record(1))
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        assert set(modes.values()) == {0o600} and {"s.sqlite", "s.sqlite.log"} <= modes.keys()
+        assert not any("id1" in json.dumps(row) or "key1" in json.dumps(row) for row in store.rows())

@@ -21,6 +21,7 @@ from edgeveil.models.train import EvalSet, fit
 from edgeveil.privacy.budget import Budget, Charge, exact
 from edgeveil.privacy.guarantee import ONE_EDGE, Guarantee, Status
 from edgeveil.registry import Registry
+from edgeveil.release.evaluation import Evaluation
 from edgeveil.release.predictors import GraphPredictor, Predictor, no_edges
 from edgeveil.release.release import Release
 
@@ -200,7 +201,7 @@ def make_release(
         contains_private_graph=contains_private_graph,
         seconds_train=seconds,
         notes=notes,
-        evaluation=job.inference,
+        evaluation=Evaluation.of(job.inference),
     )
 
 

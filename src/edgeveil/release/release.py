@@ -17,6 +17,7 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.metrics.utility import utility
 from edgeveil.privacy.guarantee import Guarantee
+from edgeveil.release.evaluation import Evaluation
 from edgeveil.release.predictors import Predictor
 
 __all__ = ["Release"]
@@ -28,7 +29,8 @@ class Release:
 
     `matrix` holds the features in model space: scaled once when the release was made, never inside `predict`,
     because scaling there would cancel LinkTeller's factor 1 + delta. `evaluation` is the owner's own copy of the
-    inference graph's labels and masks; it stays in memory and is never saved.
+    inference graph's labels and masks, and `seconds_train` the owner's clock over work on private edges; both stay in
+    memory and are never saved. Only a release with `contains_private_graph` holds private edges, in its predictor.
     """
 
     defence: str
@@ -44,9 +46,9 @@ class Release:
     is_twin: bool = False
     multilabel: bool = False
     contains_private_graph: bool = False
-    seconds_train: float = 0.0
+    seconds_train: float | None = None
     notes: tuple[str, ...] = ()
-    evaluation: Graph | None = None
+    evaluation: Evaluation | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -96,10 +98,10 @@ class Release:
 
         A loaded release carries no labels: pass the graph it answers for.
         """
-        truth = graph or self.evaluation
-        if truth is None or truth.y is None:
+        truth = self.evaluation if graph is None else Evaluation.of(graph)
+        if truth is None:
             raise InputError("this release carries no labels; pass the graph: release.utility('test', graph=g)")
-        chosen = _choose_mask(truth, mask) if isinstance(mask, str) else np.asarray(mask)
+        chosen = truth.select(mask) if isinstance(mask, str) else np.asarray(mask)
         if truth.y.ndim == 1:
             chosen = chosen & (truth.y >= 0)
         if not chosen.any():
@@ -137,18 +139,6 @@ class Release:
 
     def _repr_html_(self) -> str:
         return f"<p><code>{html.escape(repr(self))}</code></p>{self.guarantee._repr_html_()}"
-
-
-def _choose_mask(graph: Graph, name: str) -> NDArray[np.bool_]:
-    everything = np.ones(graph.num_nodes, dtype=bool)
-    if name == "all":
-        return everything
-    if name not in ("train", "val", "test"):
-        raise InputError(f"unknown mask {name!r}; use train, val, test, all or a boolean array")
-    if graph.masks is None:  # an inference graph without masks is all test
-        return everything if name == "test" else ~everything
-    mask: NDArray[np.bool_] = getattr(graph.masks, name)
-    return mask
 
 
 def _check_rows(features: Any, rows: int, width: int) -> Any:

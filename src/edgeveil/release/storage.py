@@ -1,10 +1,12 @@
 """Releases on disk: a folder of plain JSON and unpickled arrays, written whole or not at all.
 
 manifest.json       format version, defence, parameters, guarantee, sha256 of the other files
+                    (but for private_graph.npz, whose checksum would let anyone test a guess at the edges)
 weights.npz         the model's weights
 features.npz        features in model space
 structure.npz       what the model aggregates over: a perturbed graph or stored noisy statistics
-private_graph.npz   instead of structure.npz when a release without defence needs the true graph (mode 0600)
+private_graph.npz   instead of structure.npz when a release without defence needs the true graph (mode 0600), and
+private_graph.sha256  its checksum (mode 0600)
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ __all__ = ["FORMAT", "load_release", "save_release"]
 
 log = logging.getLogger("edgeveil")
 FORMAT = 1
-PLAIN_FIELDS = ("defence", "model", "layers", "variant", "setting", "dataset", "is_twin", "multilabel", "seconds_train")
+PLAIN_FIELDS = ("defence", "model", "layers", "variant", "setting", "dataset", "is_twin", "multilabel")
+PRIVATE, PRIVATE_SUM = "private_graph.npz", "private_graph.sha256"
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -46,7 +49,7 @@ def save_release(release: Release, path: Path) -> Path:
         raise StorageError(f"{path} exists and is not a release; choose an empty or new folder")
     settings, weights, structure = release.predictor.state()
     private = release.contains_private_graph
-    structure_file = "private_graph.npz" if private else "structure.npz"
+    structure_file = PRIVATE if private else "structure.npz"
     if private:
         log.warning("%s: this release has no defence, so it keeps the private graph in private_graph.npz", path)
     try:
@@ -56,9 +59,9 @@ def save_release(release: Release, path: Path) -> Path:
         raise StorageError(f"cannot write beside {path}: {error.strerror or error}") from error
     try:
         files = {"weights.npz": weights, "features.npz": _feature_arrays(release.matrix), structure_file: structure}
-        sums = {
-            name: _write(scratch / name, arrays, secret=name == "private_graph.npz") for name, arrays in files.items()
-        }
+        sums = {name: _write(scratch / name, _packed(arrays), secret=name == PRIVATE) for name, arrays in files.items()}
+        if private:
+            _write(scratch / PRIVATE_SUM, sums.pop(PRIVATE).encode(), secret=True)
         manifest = {
             "format": FORMAT,
             **{name: getattr(release, name) for name in PLAIN_FIELDS},
@@ -85,8 +88,11 @@ def load_release(path: Path) -> Release:
     from edgeveil.release.release import Release
 
     manifest = _read_manifest(path)
-    arrays = {name: _read(path / name, expected) for name, expected in manifest["sha256"].items()}
-    structure = arrays.get("private_graph.npz", arrays.get("structure.npz", {}))
+    sums = dict(manifest["sha256"])
+    if manifest["contains_private_graph"] and PRIVATE not in sums:
+        sums[PRIVATE] = _read_bytes(path / PRIVATE_SUM).decode("ascii", "replace").strip()
+    arrays = {name: _read(path / name, expected) for name, expected in sums.items()}
+    structure = arrays.get(PRIVATE, arrays.get("structure.npz", {}))
     kind = manifest["predictor"]
     return Release(
         **{name: manifest[name] for name in PLAIN_FIELDS},
@@ -135,10 +141,13 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _write(path: Path, arrays: Arrays, secret: bool) -> str:
+def _packed(arrays: Arrays) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    data = buffer.getvalue()
+    return buffer.getvalue()
+
+
+def _write(path: Path, data: bytes, secret: bool) -> str:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
@@ -147,13 +156,17 @@ def _write(path: Path, arrays: Arrays, secret: bool) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _read(path: Path, expected: str) -> Arrays:
+def _read_bytes(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}; the release is incomplete") from error
+
+
+def _read(path: Path, expected: str) -> Arrays:
+    data = _read_bytes(path)
     if hashlib.sha256(data).hexdigest() != expected:
-        raise StorageError(f"{path} does not match its checksum in manifest.json; it was changed or cut short")
+        raise StorageError(f"{path} does not match its checksum in the release; it was changed or cut short")
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}

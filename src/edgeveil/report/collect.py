@@ -24,7 +24,7 @@ SHOWN = 4  # releases drawn in the figures of detail
 
 
 def graph_facts(graph: Graph) -> dict[str, Any]:
-    """What the report may say about the graph: counts, never a node or an edge."""
+    """What the report may say about the graph: counts, never a node, an edge or a hash of them."""
     return {
         "name": graph.name,
         "is_twin": graph.is_twin,
@@ -33,7 +33,6 @@ def graph_facts(graph: Graph) -> dict[str, Any]:
         "features": graph.num_features,
         "classes": graph.num_classes,
         "density": graph.density,
-        "fingerprint": graph.fingerprint,
     }
 
 

@@ -117,7 +117,7 @@ def _defend(config: RunConfig, training: Graph, inference: Graph | None) -> Rele
 def _utility(release: Release, graph: Graph) -> dict[str, float]:
     """Every scalar utility metric on the test nodes and, named ``val_...``, on the validation nodes."""
     found = _scalars(release.utility("test"))
-    if graph.masks is not None and graph.masks.val.any() and graph is release.evaluation:
+    if graph.masks is not None and graph.masks.val.any():
         found |= {f"val_{k}": v for k, v in _scalars(release.utility("val")).items()}
     return found
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Record", "append_record", "read_log"]
+__all__ = ["Record", "append_record", "owner_only", "read_log"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +30,16 @@ class Record:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
+def owner_only(path: Path) -> None:
+    """Make the file, readable by its owner only, if it is not there yet."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
 def append_record(path: Path, record: Record) -> None:
     """Append one line ``crc json`` and make it durable; concurrent writers take turns, a torn line is closed first."""
     text = json.dumps(asdict(record), separators=(",", ":"))
     line = f"{zlib.crc32(text.encode()):08x} {text}\n".encode()
+    owner_only(path)
     with path.open("ab") as file:
         _lock(file)
         if file.tell() and not _ends_line(path):

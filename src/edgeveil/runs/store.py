@@ -2,7 +2,8 @@
 
 Tables: ``runs`` (one per run, with settings and provenance), ``rows`` (what each row is about), ``figures`` (one line
 per run, row and metric; row -1 holds figures of the whole run). A run and all its rows enter in one transaction, so a
-kill leaves it finished or absent. Beside the database an append-only log holds the same records.
+kill leaves it finished or absent. Beside the database an append-only log holds the same records. Ids of runs cover the
+content of the graphs, edges included, so both files are made readable by their owner only; exported rows hold no id.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.errors import StorageError
-from edgeveil.runs.records import Record, append_record, read_log
+from edgeveil.runs.records import Record, append_record, owner_only, read_log
 from edgeveil.runs.rows import FIELDS, FIGURES, LABELS
 from edgeveil.runs.run_config import canonical_json
 
@@ -49,6 +50,7 @@ class Store:
             raise StorageError(f"there is no store at {self.path}; run edgeveil sweep first, or check the path")
         with self._errors("open"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            owner_only(self.path)
             self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
             self._prepare()
         self._mend_log()

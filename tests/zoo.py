@@ -6,7 +6,7 @@ import numpy as np
 
 from edgeveil.graph.graph import Graph
 
-PLAIN = ("none", "mlp", "lpgnn")  # take no epsilon
+PLAIN = ("none", "mlp", "feature-graph", "lpgnn")  # take no epsilon
 
 
 def toy(n: int = 60, seed: int = 0, classes: int = 3, features: int = 24) -> Graph:

@@ -74,7 +74,7 @@ def predictor_from_state(kind: str, settings: dict[str, Any], weights: Arrays, s
 
 
 class GraphPredictor(Predictor):
-    """A GNN and the adjacency it aggregates over (row i lists whom node i hears)."""
+    """A GNN and the adjacency it aggregates over (row i lists whom node i hears, with weights where they differ)."""
 
     kind = "graph"
 
@@ -103,14 +103,16 @@ class GraphPredictor(Predictor):
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
         settings = {"model": self.spec.to_json(), "inputs": self.model.num_features, "outputs": self.num_outputs}
         structure = {"indptr": self.adjacency.indptr, "indices": self.adjacency.indices}
+        if (self.adjacency.data != 1).any():
+            structure["weights"] = self.adjacency.data
         return settings, state_arrays(self.model), structure
 
     @classmethod
     def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> GraphPredictor:
         spec, model = _rebuild(settings, weights)
         n = len(structure["indptr"]) - 1
-        ones = np.ones(len(structure["indices"]), np.float32)
-        return cls(spec, model, sp.csr_matrix((ones, structure["indices"], structure["indptr"]), shape=(n, n)))
+        weights_of = structure.get("weights", np.ones(len(structure["indices"]), np.float32))
+        return cls(spec, model, sp.csr_matrix((weights_of, structure["indices"], structure["indptr"]), shape=(n, n)))
 
 
 class TabularPredictor(Predictor):

@@ -1,0 +1,5 @@
+"""Defences that start from what can be had without any edge: the feature graph, and private statistics upon it."""
+
+from edgeveil.defences.veil.feature_graph import FeatureGraph
+
+__all__ = ["FeatureGraph"]

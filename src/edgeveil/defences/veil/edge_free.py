@@ -1,0 +1,90 @@
+"""The best classifier that reads no edge: an MLP, and a GNN on the feature graph where validation nodes want it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.defences.base import fit_model
+from edgeveil.defences.job import Job
+from edgeveil.defences.veil.calibration import is_better, mixture_weight, temperature
+from edgeveil.graph.feature_neighbours import feature_neighbours
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.models.base import Model
+from edgeveil.models.presets import preset
+from edgeveil.models.spec import ModelSpec
+from edgeveil.release.mixture_predictor import MixturePredictor
+from edgeveil.release.predictors import GraphPredictor, Predictor, TabularPredictor
+
+__all__ = ["EdgeFree", "fit_edge_free"]
+
+PULL = 2.0  # weight of a neighbour with equal features, where a node's own weight is 1
+UNJUDGED = "no validation nodes: the feature graph cannot be judged, so the MLP alone answers"
+REFUSED = "the feature graph did not help on the validation nodes, so the MLP alone answers"
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeFree:
+    """A trained MLP and, unless the guard refused it, a GNN on the feature graph with the weights of their mixture."""
+
+    mlp_spec: ModelSpec
+    mlp: Model
+    neighbours: int
+    gnn_spec: ModelSpec | None = None
+    gnn: Model | None = None
+    weights: tuple[float, float] = (1.0, 0.0)
+    notes: tuple[str, ...] = ()
+
+    def predictor(self, x: FeatureMatrix) -> Predictor:
+        """What answers for the nodes with these features."""
+        own = TabularPredictor(self.mlp_spec, self.mlp, x.shape[0])
+        if self.gnn is None or self.gnn_spec is None:
+            return own
+        return MixturePredictor([own, self.on_features(x)], self.weights)
+
+    def on_features(self, x: FeatureMatrix) -> GraphPredictor:
+        """The GNN alone, on the feature graph of these nodes."""
+        assert self.gnn_spec is not None and self.gnn is not None
+        return GraphPredictor(self.gnn_spec, self.gnn, feature_graph(x, self.neighbours))
+
+
+def feature_graph(x: FeatureMatrix, neighbours: int) -> Any:
+    """The weighted adjacency that the GNN aggregates over."""
+    return (PULL * feature_neighbours(x, neighbours)).tocsr()
+
+
+def fit_edge_free(job: Job, neighbours: int) -> EdgeFree:
+    """Train both on the training nodes; mixture and guard see validation nodes only."""
+    x, val = job.train_features, job.val_mask
+    mlp_spec, gnn_spec = _specs(job)
+    mlp = fit_model(job, mlp_spec, x, None)
+    base = EdgeFree(mlp_spec, mlp, neighbours)
+    if val is None:
+        return replace(base, notes=(UNJUDGED,))
+    assert job.graph.y is not None
+    y = job.graph.y[val]
+    gnn = fit_model(job, gnn_spec, x, feature_graph(x, neighbours))
+    both = replace(base, gnn_spec=gnn_spec, gnn=gnn)
+    answers = [p.logits(x)[val] for p in (base.predictor(x), both.on_features(x))]
+    weights = _mixture(answers, y)
+    if not is_better(weights[0] * answers[0] + weights[1] * answers[1], answers[0], y):
+        return replace(base, notes=(REFUSED,))
+    return replace(both, weights=weights)
+
+
+def _specs(job: Job) -> tuple[ModelSpec, ModelSpec]:
+    """The job's own model where it fits the part, the preset's otherwise."""
+    asked, name = job.model, job.graph.name
+    mlp = asked if asked.local else preset("default", name, "mlp").model
+    gnn = preset("default", name, "gcn").model if asked.local else asked
+    return mlp, gnn
+
+
+def _mixture(answers: Sequence[NDArray[np.float64]], y: Any) -> tuple[float, float]:
+    heat = [temperature(a, y) for a in answers]
+    share = mixture_weight(answers[0] / heat[0], answers[1] / heat[1], y)
+    return (1 - share) / heat[0], share / heat[1]

@@ -1,0 +1,71 @@
+"""What one can have without touching an edge: a GNN on the public feature graph, mixed with an MLP under a guard."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from edgeveil.defences.base import DEFENCES, Defence, make_release
+from edgeveil.defences.job import Job
+from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
+from edgeveil.defences.veil.edge_free import feature_graph, fit_edge_free
+from edgeveil.errors import InputError
+from edgeveil.privacy.guarantee import Guarantee, Status
+from edgeveil.release.mixture_predictor import MixturePredictor
+from edgeveil.release.predictors import GraphPredictor, Predictor, TabularPredictor
+from edgeveil.release.release import Release
+from edgeveil.values import is_whole
+
+__all__ = ["FeatureGraph"]
+
+
+@DEFENCES.register("feature-graph")
+@dataclass(frozen=True, kw_only=True)
+class FeatureGraph(Defence):
+    """Every node hears the `neighbours` nodes whose features resemble its own most. No edge is read: epsilon is 0.
+
+    On validation nodes the mixture must beat the MLP by more than one standard error, else the MLP alone answers.
+    """
+
+    neighbours: int = 15
+
+    status: ClassVar[Status] = "sound"
+    reference: ClassVar[str] = "edgeveil: the edge-free baseline of docs/defences.md"
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.neighbours) or self.neighbours < 1:
+            raise InputError(f"neighbours must be a whole number >= 1, got {self.neighbours!r}")
+
+    def release(self, job: Job) -> Release:
+        """Train on features and labels alone."""
+        started = time.perf_counter()
+        base = fit_edge_free(job, self.neighbours)
+        guarantee = Guarantee(
+            status="sound",
+            claimed_epsilon=0.0,
+            randomness="no noise is needed",
+            reason="Neighbours are chosen by public features; the model never reads an edge",
+            reference=self.reference,
+        )
+        return make_release(
+            self, job, base.predictor(job.inference_features), guarantee, seconds=time.perf_counter() - started,
+            notes=base.notes,
+        )  # fmt: skip
+
+    def renewal(self, seed: int | None = None) -> Renewal:
+        """Free: the feature graph of the new nodes is as public as their features."""
+        return Renewal(Fraction(0), self._answer)
+
+    def _answer(self, snapshot: Snapshot) -> Renewed:
+        def moved(old: Predictor) -> Predictor:
+            if isinstance(old, MixturePredictor):
+                return MixturePredictor([moved(part) for part in old.parts], old.weights)
+            if isinstance(old, GraphPredictor):
+                return GraphPredictor(old.spec, old.model, feature_graph(snapshot.x, self.neighbours))
+            assert isinstance(old, TabularPredictor)
+            return TabularPredictor(old.spec, old.model, snapshot.graph.num_nodes)
+
+        predictor = moved(snapshot.release.predictor)
+        return Renewed(predictor, snapshot.x, snapshot.release.guarantee)

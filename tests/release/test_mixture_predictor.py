@@ -31,7 +31,10 @@ def test_answers_are_the_weighted_sum(mixed: ev.Release) -> None:
     some = np.array([3, 1, 7])
     np.testing.assert_allclose(
         mixed.predict(nodes=some, induced=True),
-        sum(w * p.induced(some).logits(mixed.matrix.take(some)) for p, w in zip(mixed.predictor.parts, (0.25, 2.0))),
+        sum(
+            w * p.induced(some).logits(mixed.matrix.take(some))
+            for p, w in zip(mixed.predictor.parts, (0.25, 2.0), strict=True)
+        ),
         atol=1e-12,
     )
 

@@ -102,7 +102,7 @@ def _approximate(rows: Any, count: int, seed: int) -> tuple[Float, Float]:
 def _leading(rows: Any, seed: int) -> Float:
     """The rows in at most `DIMENSIONS` leading singular directions."""
     if rows.shape[1] <= DIMENSIONS:
-        return rows.toarray() if sp.issparse(rows) else rows
+        return np.asarray(rows.toarray() if sp.issparse(rows) else rows)
     from scipy.sparse.linalg import svds
 
     left, strength, _ = svds(sp.csr_matrix(rows), k=min(DIMENSIONS, *(s - 1 for s in rows.shape)), rng=seed)

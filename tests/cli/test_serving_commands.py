@@ -116,7 +116,9 @@ def url(home: Path, tmp_path: Path) -> Any:
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    settings = load_settings(release=home / "open", state=tmp_path / "state", output="logits", guard={"action": "off"})
+    settings = load_settings(
+        release=home / "open", state=tmp_path / "state", output="logits", changed_features=True, guard={"action": "off"}
+    )
     server = make_server(settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

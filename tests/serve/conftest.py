@@ -82,7 +82,7 @@ def live(tmp_path: Path, plain_release: ev.Release) -> Iterator[Callable[..., Li
     running: list[Live] = []
 
     def start(release: ev.Release | None = None, **given: Any) -> Live:
-        given = {"state": tmp_path / "state", "release": tmp_path / "none", **given}
+        given = {"state": tmp_path / "state", "release": tmp_path / "none", "changed_features": True, **given}
         running.append(launch(release or plain_release, load_settings(**given)))
         return running[-1]
 

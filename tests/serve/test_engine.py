@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -90,3 +93,46 @@ def test_checks(plain_release: ev.Release) -> None:
         with pytest.raises(Problem) as caught:
             engine.check(query, max_nodes=20)
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e30, 101.0])
+def test_features_beyond_the_stored_range_are_refused(
+    live: Callable[..., Any], plain_release: ev.Release, value: float
+) -> None:
+    server = live(feature_reach=4.0)
+    largest = float(np.abs(plain_release.matrix.toarray()).max())
+    assert 4 * largest < 101
+    asked = {"nodes": [3], "features": [[value] + [0.0] * 11], "answer": list(range(80))}
+    answer = server.post("/v1/predict", server.key(), json=asked)
+    assert answer.status_code == 422 and answer.json()["error"]["code"] == "out_of_range"
+    asked["features"] = [[4 * largest] + [0.0] * 11]
+    assert server.post("/v1/predict", server.key(), json=asked).status_code == 200
+
+
+def test_an_answer_that_overflows_is_refused_counted_and_reviewed(live: Callable[..., Any]) -> None:
+    server = live(feature_reach=1e308, decimals=2, output="logits")  # an operator who switched the bound off
+    key = server.key(queries=100)
+    asked = {"nodes": [3], "features": [[1e308] * 12], "answer": list(range(80))}
+    answer = server.post("/v1/predict", key, json=asked)
+    assert answer.status_code == 422 and answer.json()["error"]["code"] == "not_finite"
+    assert [entry["detector"] for entry in server.service.watch.reviews()] == ["overflow"]
+    used = server.service.ledger.account("tenant:bob", "queries").used
+    assert server.service.leases.held("bob") == used - 1
+
+
+def test_an_undefended_release_answers_for_stored_features_only(
+    live: Callable[..., Any], plain_release: ev.Release, graph: ev.Graph
+) -> None:
+    server = live(changed_features=None)
+    stored = np.asarray(plain_release.matrix.rows([3])).tolist()
+    key = server.key()
+    assert server.post("/v1/predict", key, json={"nodes": [3], "features": stored}).status_code == 200
+    moved = {"nodes": [3], "features": [[v * 1.01 for v in stored[0]]]}
+    answer = server.post("/v1/predict", key, json=moved)
+    assert answer.status_code == 403 and answer.json()["error"]["code"] == "changed_features_closed"
+    assert server.client.get("/v1/model", headers=key).json()["changed_features"] is False
+    server.stop()
+    for open_release in (ev.defend(graph, "lapgraph", epsilon=2.0), ev.defend(graph, "mlp")):
+        server = live(open_release, changed_features=None, epsilon_cap=3.0)
+        assert server.post("/v1/predict", server.key(), json=moved).status_code == 200
+        server.stop()

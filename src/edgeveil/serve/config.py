@@ -85,6 +85,10 @@ class Settings(BaseSettings):
     output: Literal["logits", "probabilities", "labels"] = Field(default="probabilities", description="Kind of answer.")
     decimals: int | None = Field(default=None, ge=0, le=15, description="Round answers to so many decimals.")
     top_k: int | None = Field(default=None, ge=1, description="Answer only the k likeliest classes.")
+    changed_features: bool | None = Field(
+        default=None,
+        description="Answer under other features than the stored ones; default: only for sound releases.",
+    )
     edge_set: str = Field(
         default="graph", pattern=r"^[A-Za-z0-9._-]{1,80}$", description="Name of the released graph's edges."
     )
@@ -94,6 +98,9 @@ class Settings(BaseSettings):
     )
     max_body: int = Field(default=8 * 2**20, gt=0, description="Bytes of a request body.")
     max_snapshot_body: int = Field(default=256 * 2**20, gt=0, description="Bytes of a snapshot body.")
+    feature_reach: float = Field(
+        default=4.0, gt=0, description="Largest feature a client may send, in multiples of the largest stored one."
+    )
     max_nodes: int = Field(default=20_000, gt=0, description="Nodes named or answered in one request.")
     max_connections: int = Field(default=512, gt=0, description="Connections at one time.")
     address_connections: int = Field(

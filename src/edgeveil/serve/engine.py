@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.errors import StorageError
+from edgeveil.graph.features import FeatureMatrix
 from edgeveil.release.release import Release
 from edgeveil.serve.khop import gcn_update
 from edgeveil.serve.problems import Problem
 from edgeveil.serve.wire import Query
 
-__all__ = ["Change", "Engine"]
+__all__ = ["Change", "Engine", "check_reach"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -35,11 +37,17 @@ class Engine:
         self.num_features = release.matrix.shape[1]
         self._update = gcn_update(release.predictor, release.matrix)
         self.base: Float = release.predict() if self._update is None else self._update.base
+        if not np.isfinite(self.base).all():
+            raise StorageError(f"{name}: its own answers are not finite numbers; make a new release")
+        self.largest = _largest(release.matrix)
         self.rowwise = release.predictor.kind in ROWWISE
         self.strategy = "rows" if self.rowwise else "k-hop" if self._update is not None else "full"
 
-    def check(self, query: Query, max_nodes: int) -> None:
-        """Refuse a question that names unknown or repeated nodes, has the wrong shape, or is too large."""
+    def check(self, query: Query, max_nodes: int, reach: float = np.inf) -> None:
+        """Refuse a question that names unknown or repeated nodes, has the wrong shape, or is too large.
+
+        `reach`: how far features may go, in multiples of the largest stored one.
+        """
         for what, ids in (("nodes", query.nodes), ("answer", query.answer)):
             if ids is not None and ids is not (query.nodes if what == "answer" else None):
                 self._check_ids(ids, what)
@@ -51,6 +59,7 @@ class Engine:
             if list(query.features.shape) != want:
                 got = list(query.features.shape)
                 raise Problem(422, "bad_shape", f"features must have shape {want}, got {got}")
+            check_reach(query.features, reach * self.largest)
 
     def _check_ids(self, ids: Int, what: str) -> None:
         low, high = int(ids.min()), int(ids.max())
@@ -80,7 +89,11 @@ class Engine:
         return self.base if query.answer is None else self.base[query.answer]
 
     def answer(self, query: Query, change: Change | None) -> Float:
-        """Logits for a checked query; may take long, so not for the event loop."""
+        """Logits for a checked query, maybe not finite; may take long, so not for the event loop."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._answer(query, change)
+
+    def _answer(self, query: Query, change: Change | None) -> Float:
         if query.induced and not self.rowwise:
             return self.release.predict(query.features, query.nodes, induced=True)
         if change is None:
@@ -101,6 +114,25 @@ class Engine:
         if len(mine):
             out[at >= 0] = self.release.predict(change.rows[mine], change.nodes[mine], induced=True)
         return out
+
+
+def _largest(matrix: FeatureMatrix) -> float:
+    """The largest magnitude among the stored features, at least 1."""
+    if not matrix.shape[0]:
+        return 1.0
+    size = max(1, 2**22 // max(1, matrix.shape[1]))
+    parts = (matrix.rows(np.arange(at, min(at + size, matrix.shape[0]))) for at in range(0, matrix.shape[0], size))
+    return max(1.0, *(float(np.abs(part).max(initial=0.0)) for part in parts))
+
+
+def check_reach(features: Float, limit: float) -> None:
+    """Refuse values so large that a sum over neighbours could overflow and show who the neighbours are."""
+    worst = float(np.abs(features).max(initial=0.0))
+    if worst > limit:
+        raise Problem(
+            422, "out_of_range", f"features: values may reach {limit:g} in magnitude, got {worst:g}; scale them as the "
+            "stored features are scaled",
+        )  # fmt: skip
 
 
 def _sorted(change: Change) -> tuple[Int, Float]:

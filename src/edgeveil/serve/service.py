@@ -64,7 +64,7 @@ class Service:
         self.leases = Leases(self.ledger, block=settings.lease_block, node_cap=node_cap, node_block=settings.node_block)
         caps = {settings.edge_set: settings.epsilon_cap, **settings.edge_sets}
         folder = settings.state / "snapshots"
-        self.snapshots = Snapshots(self.release, self.ledger, folder, settings.edge_set, caps)
+        self.snapshots = Snapshots(self.release, self.ledger, folder, settings.edge_set, caps, settings.feature_reach)
         self.policy = OutputPolicy(settings.output, settings.decimals, settings.top_k, self.release.multilabel)
         self.metrics = Metrics()
         self.audit = AuditLog(settings.audit_path)
@@ -133,7 +133,7 @@ class Service:
             engine = await asyncio.to_thread(self.snapshots.engine, str(query.snapshot))
         if query.induced and not self.settings.induced:
             raise Problem(403, "induced_disabled", "this server does not answer on induced subgraphs")
-        engine.check(query, self.settings.max_nodes)
+        engine.check(query, self.settings.max_nodes, self.settings.feature_reach)
         if query.features is None and not query.induced:
             await self.leases.take(key.tenant)
             return self._stored(engine, query)
@@ -141,6 +141,11 @@ class Service:
 
     async def _predict_changed(self, key: Key, engine: Engine, query: Query) -> Answered:
         change = await self._run(engine.change, query)
+        if change is not None and not self.is_open(engine):
+            raise Problem(
+                403, "changed_features_closed", "this release has no sound guarantee about edges, so it answers for "
+                "its stored features only; drop features",
+            )  # fmt: skip
         asked = engine.asked(query)
         counted = asked if change is not None or query.induced else None
         await self.leases.take(key.tenant, engine.name, counted, engine.num_nodes)
@@ -152,7 +157,21 @@ class Service:
         except BaseException:
             self.leases.undo(key.tenant, engine.name, counted)
             raise
+        if not np.isfinite(logits).all():  # counted: where an answer overflows tells who the neighbours are
+            await self._overflowed(key)
         return self._answered(logits, asked, decision, change is not None or query.induced)
+
+    def is_open(self, engine: Engine) -> bool:
+        """Whether an engine answers under changed features: that cannot show edges, or the operator has said so."""
+        if engine.rowwise or engine.release.guarantee.status == "sound":
+            return self.settings.changed_features is not False
+        return self.settings.changed_features is True
+
+    async def _overflowed(self, key: Key) -> None:
+        self.metrics.guard("overflow", "refuse")
+        self.audit.write("guard", key=key.id, tenant=key.tenant, detector="overflow", action="refuse", score=1)
+        await asyncio.to_thread(self.watch.note, key.id, key.tenant, Decision("refuse", "overflow", 1, 0))
+        raise Problem(422, "not_finite", "the answer is not a finite number; send smaller features")
 
     async def _judge(self, key: Key, engine: Engine, query: Query, change: Change | None, asked: Any) -> Decision:
         subset = query.nodes if query.induced and not engine.rowwise else None
@@ -215,6 +234,7 @@ class Service:
             "num_classes": release.num_classes,
             "multilabel": release.multilabel,
             "output": self.policy.describe(),
+            "changed_features": self.is_open(self.snapshots.base),
             "induced": settings.induced,
             "max_nodes": settings.max_nodes,
             "dataset": release.dataset,

@@ -44,6 +44,10 @@ class RowMemory:
 
         ``near``: close to a different version, or a scaled copy of one. ``known``: sent before exactly like this.
         """
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not near anything
+            return self._judge(nodes, rows, stored)
+
+    def _judge(self, nodes: Int, rows: Float, stored: Float) -> tuple[list[Verdict], list[tuple[int, Float]]]:
         sketches, base = self.project(rows), self.project(stored)
         marks = [(hash(row.tobytes()), sketch.copy()) for row, sketch in zip(rows, sketches, strict=True)]
         verdicts: list[Verdict] = []

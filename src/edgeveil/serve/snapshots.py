@@ -28,7 +28,7 @@ from edgeveil.errors import StorageError
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import exact
 from edgeveil.release.release import Release
-from edgeveil.serve.engine import Engine
+from edgeveil.serve.engine import Engine, check_reach
 from edgeveil.serve.ledger import UNLIMITED, Ledger, Spend, to_units
 from edgeveil.serve.problems import Problem
 
@@ -69,11 +69,17 @@ class Snapshots:
     """
 
     def __init__(
-        self, release: Release, ledger: Ledger, folder: Path, edge_set: str, caps: Mapping[str, float | None]
+        self,
+        release: Release,
+        ledger: Ledger,
+        folder: Path,
+        edge_set: str,
+        caps: Mapping[str, float | None],
+        reach: float = np.inf,
     ) -> None:
         self._release, self._ledger, self._folder = release, ledger, folder
         self.edge_set, self._caps = edge_set, dict(caps)
-        self.base = Engine(release)
+        self.base, self._reach = Engine(release), reach
         self._engines: dict[str, Engine] = {}
         self._building = threading.Lock()
 
@@ -170,6 +176,7 @@ class Snapshots:
         want = [request.num_nodes, self.base.num_features]
         if list(request.features.shape) != want:
             raise Problem(422, "bad_shape", f"features must have shape {want}, got {list(request.features.shape)}")
+        check_reach(request.features, self._reach * self.base.largest)
 
     def _find(self, charge_id: str) -> dict[str, Any] | None:
         with self._ledger.database.read() as connection:

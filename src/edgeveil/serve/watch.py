@@ -46,7 +46,7 @@ class Watch:
         """Judge one query; decisions from `review` on are entered in the review list."""
         decision = self.guard(engine).watch(key, tenant, change, asked, subset=subset)
         if decision.action in ("review", "refuse"):
-            self._review(key, tenant, decision)
+            self.note(key, tenant, decision)
         return decision
 
     def _load(self) -> dict[tuple[str, str], int]:
@@ -54,7 +54,8 @@ class Watch:
             rows = connection.execute(text("SELECT subject, detector, score FROM guard_scores"))
             return {(row.subject, row.detector): int(row.score) for row in rows}
 
-    def _review(self, key: str, tenant: str, decision: Decision) -> None:
+    def note(self, key: str, tenant: str, decision: Decision) -> None:
+        """Enter a decision in the review list, once until it is cleared."""
         names = {key: tenant} | self._tenants(decision.partners)
         with self._database.write() as connection:
             now = self._database.now(connection)

@@ -135,7 +135,7 @@ def test_the_operator_in_chromium(server: Any, graph: ev.Graph) -> None:
     assert server.post("/v1/snapshots", bob, json=made).status_code == 200
     server.post("/v1/predict", bob, json={"nodes": [0]})
     bob_id = next(key.id for key in server.service.keys.list() if key.tenant == "bob")
-    server.service.watch._review(bob_id, "bob", Decision("review", "single", 8, 8))
+    server.service.watch.note(bob_id, "bob", Decision("review", "single", 8, 8))
 
     with chromium() as driver:
         page = Page(driver)

@@ -18,6 +18,7 @@ from edgeveil.serve.middleware import read_body
 from edgeveil.serve.pages import admin_page, login_page
 from edgeveil.serve.problems import Problem
 from edgeveil.serve.service import FREE, NO_EPSILON, Service
+from edgeveil.serve.throttle import client_address
 
 __all__ = ["add_admin"]
 
@@ -37,9 +38,9 @@ class Sessions:
             self._secret = self._service.database.secret()
         return hmac.new(self._secret, f"{what}|{value}".encode(), hashlib.sha256).hexdigest()
 
-    def open(self, presented: str) -> str:
+    async def open(self, presented: str, address: str) -> str:
         """A cookie for a valid admin key."""
-        key = self._service.authorise(self._service.keys.verify(presented), "admin")
+        key = self._service.authorise(await self._service.verify(presented, address), "admin")
         value = f"{key.id}.{int(time.time()) + LIFETIME}.{secrets.token_hex(8)}"
         return f"{value}.{self._sign('session', value)}"
 
@@ -77,7 +78,8 @@ def add_admin(app: FastAPI, service: Service) -> None:
     async def login(request: Request) -> Response:
         form = await _form(request)
         try:
-            cookie = await asyncio.to_thread(sessions.open, form.get("key", ""))
+            address = client_address(request.scope, service.proxies)
+            cookie = await sessions.open(form.get("key", ""), address)
         except Problem as problem:
             service.audit.write("admin login failed", code=problem.code)
             message = str(problem)

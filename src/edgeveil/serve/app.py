@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -31,11 +31,13 @@ from edgeveil.serve.ledger import from_units
 from edgeveil.serve.middleware import Envelope, Handler, Shortcut, read_body
 from edgeveil.serve.problems import Problem
 from edgeveil.serve.service import Service
+from edgeveil.serve.throttle import client_address
 from edgeveil.serve.wire import ARROW, NPZ, PredictRequest, encode_answer, parse_json, parse_predict
 
 __all__ = ["create_app"]
 
-_LARGE = 64 * 1024
+T = TypeVar("T")
+_LARGE = 32 * 1024
 _TOKEN = re.compile(r"[A-Za-z0-9._-]{8,100}")
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _COMMON = (401, 403, 413, 503)
@@ -101,8 +103,14 @@ def _secure_openapi(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
+async def _aside(service: Service, function: Callable[..., T], *arguments: Any) -> T:
+    """Run in the threads for large bodies, which neither authentication nor the ledger waits for."""
+    return await asyncio.get_running_loop().run_in_executor(service.bodies, function, *arguments)
+
+
 async def _key(request: Request, service: Service, permission: str) -> Key:
-    key = await service.authenticate(request.headers.get("authorization"), permission)
+    address = client_address(request.scope, service.proxies)
+    key = await service.authenticate(request.headers.get("authorization"), permission, address)
     request.state.audit.update(key=key.id, tenant=key.tenant)
     return key
 
@@ -125,7 +133,7 @@ def _add_predict(app: FastAPI, service: Service) -> Handler:
         body = await read_body(request.receive)
         kind = request.headers.get("content-type", "")
         if len(body) > _LARGE:
-            query = await asyncio.to_thread(parse_predict, kind, body, 8 * service.settings.max_body)
+            query = await _aside(service, parse_predict, kind, body, 8 * service.settings.max_body)
         else:
             query = parse_predict(kind, body, 8 * service.settings.max_body)
         got = await service.predict(key, query)
@@ -133,7 +141,7 @@ def _add_predict(app: FastAPI, service: Service) -> Handler:
         facts = {"charged": {"queries": 1, "epsilon": 0}}
         accept = request.headers.get("accept", "")
         if len(got.nodes) > 512:
-            content, media = await asyncio.to_thread(encode_answer, accept, got.answer, got.nodes, facts)
+            content, media = await _aside(service, encode_answer, accept, got.answer, got.nodes, facts)
         else:
             content, media = encode_answer(accept, got.answer, got.nodes, facts)
         return Response(content, media_type=media)
@@ -156,7 +164,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         await _key(request, service, "read")
         engine = service.snapshots.ready(snapshot)
         if engine is None:
-            engine = await asyncio.to_thread(service.snapshots.engine, str(snapshot))
+            engine = await service.load_snapshot(str(snapshot))
         return service.guarantee(engine)
 
     described = describe({"model": QuoteAnswer}, 400, 408, 415, 422, *_COMMON, body=QuoteRequest)
@@ -201,15 +209,14 @@ def _add_snapshots(app: FastAPI, service: Service) -> None:
         if not _TOKEN.fullmatch(token):
             raise Problem(422, "bad_input", "Idempotency-Key: use 8 to 100 letters, digits or ._-")
         kind, limit = request.headers.get("content-type", ""), 4 * service.settings.max_snapshot_body
-        wanted = await asyncio.to_thread(parse_snapshot, kind, await read_body(request.receive), limit)
-        work = asyncio.to_thread(service.snapshots.create, wanted, tenant=key.tenant, key_id=key.id, token=token)
-        row, spend = await asyncio.shield(work)
+        wanted = await _aside(service, parse_snapshot, kind, await read_body(request.receive), limit)
+        row, spend = await service.make_snapshot(wanted, key, token)
         epsilon = float(from_units(spend.amount))
         service.audit.write(
             "snapshot", durable=True, id=row["id"], key=key.id, tenant=key.tenant, edge_set=row["edge_set"],
             epsilon=epsilon, fresh=spend.fresh,
         )  # fmt: skip
-        engine = await asyncio.to_thread(service.snapshots.engine, row["id"])
+        engine = await service.load_snapshot(row["id"])
         facts = {"epsilon": epsilon, "already_charged": not spend.fresh, **service.guarantee(engine)}
         return {k: v for k, v in row.items() if k not in ("at", "manifest")} | facts
 

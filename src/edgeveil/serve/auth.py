@@ -18,7 +18,7 @@ from edgeveil.serve.database import Database
 from edgeveil.serve.ledger import UNLIMITED, Ledger, to_units
 from edgeveil.serve.problems import Problem
 
-__all__ = ["ROLES", "Key", "KeyStore"]
+__all__ = ["ROLES", "Key", "KeyStore", "key_id_of"]
 
 ROLES: dict[str, frozenset[str]] = {
     "monitor": frozenset({"metrics"}),
@@ -54,8 +54,14 @@ class Key:
         return "expired" if self.expires is not None and now >= self.expires else "active"
 
 
+def key_id_of(presented: str) -> str:
+    """The public part of what a client sent as its key, or an empty text."""
+    match = _FORM.fullmatch(presented)
+    return match.group(1) if match else ""
+
+
 def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class KeyStore:

@@ -106,6 +106,11 @@ class Settings(BaseSettings):
     address_connections: int = Field(
         default=128, gt=0, description="Connections of one address at one time; trusted proxies have no such limit."
     )
+    failed_keys: int = Field(
+        default=20,
+        gt=0,
+        description="Failed keys per address, then one every two seconds; a network has four times that.",
+    )
     trusted_proxies: list[str] = Field(
         default_factory=list, description="Addresses whose X-Forwarded-For names the client."
     )

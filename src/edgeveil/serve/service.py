@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,17 +17,18 @@ from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import UsageError
 from edgeveil.privacy.guarantee import SEEDED
 from edgeveil.release.release import Release
-from edgeveil.serve.auth import Key, KeyStore
+from edgeveil.serve.auth import Key, KeyStore, key_id_of
 from edgeveil.serve.config import Settings
 from edgeveil.serve.database import Database
 from edgeveil.serve.engine import Change, Engine
 from edgeveil.serve.guard import PASS, Decision
 from edgeveil.serve.leases import Leases
-from edgeveil.serve.ledger import Ledger, from_units
+from edgeveil.serve.ledger import Ledger, Spend, from_units
 from edgeveil.serve.policy import Answer, OutputPolicy
 from edgeveil.serve.problems import Problem
-from edgeveil.serve.snapshots import Snapshots
+from edgeveil.serve.snapshots import SnapshotRequest, Snapshots
 from edgeveil.serve.telemetry import AuditLog, Metrics
+from edgeveil.serve.throttle import Throttle
 from edgeveil.serve.watch import Watch
 from edgeveil.serve.wire import Query
 
@@ -68,6 +70,10 @@ class Service:
         self.policy = OutputPolicy(settings.output, settings.decimals, settings.top_k, self.release.multilabel)
         self.metrics = Metrics()
         self.audit = AuditLog(settings.audit_path)
+        self.throttle = Throttle(settings.failed_keys)
+        self.proxies = frozenset(settings.trusted_proxies)
+        self.bodies = ThreadPoolExecutor(2, thread_name_prefix="bodies")  # the default pool is for the ledger alone
+        self._building = ThreadPoolExecutor(2, thread_name_prefix="snapshots")
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="inference")
         self._ready_answers: dict[str, Answer] = {}
         self._waiting = 0
@@ -100,22 +106,35 @@ class Service:
         try:
             await asyncio.to_thread(self.watch.flush)
         finally:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            for pool in (self._pool, self.bodies, self._building):
+                pool.shutdown(wait=False, cancel_futures=True)
             self.audit.write("stop")
             self.audit.close()
             self.database.close()
 
     # -- callers --------------------------------------------------------------------------------------------------
 
-    async def authenticate(self, header: str | None, permission: str) -> Key:
-        """The key in an ``Authorization: Bearer`` header, if it may do this."""
-        if header is None or not header.startswith("Bearer "):
+    async def authenticate(self, header: str | None, permission: str, address: str = "") -> Key:
+        """The key in an ``Authorization: Bearer`` header, if it may do this; failures are limited per address."""
+        scheme, _, presented = (header or "").partition(" ")
+        if scheme.lower() != "bearer":
             raise Problem(401, "missing_key", "send your API key: Authorization: Bearer ev_...")
-        presented = header[7:].strip()
-        key = self.keys.remembered(presented)
+        key = self.keys.remembered(presented.strip())
         if key is None:
-            key = await asyncio.to_thread(self.keys.verify, presented)
+            key = await self.verify(presented.strip(), address)
         return self.authorise(key, permission)
+
+    async def verify(self, presented: str, address: str) -> Key:
+        """The active key behind what a client sent; the ledger is not asked for an address that failed too often."""
+        key_id = key_id_of(presented)
+        self.throttle.check(address, key_id)
+        try:
+            key = await asyncio.to_thread(self.keys.verify, presented)
+        except Problem:
+            self.throttle.failed(address, key_id)
+            raise
+        self.throttle.succeeded(address, key_id)
+        return key
 
     @staticmethod
     def authorise(key: Key, permission: str) -> Key:
@@ -130,7 +149,7 @@ class Service:
         """Check, count, judge, answer. Nothing is counted for a query that is refused or fails."""
         engine = self.snapshots.ready(query.snapshot)
         if engine is None:
-            engine = await asyncio.to_thread(self.snapshots.engine, str(query.snapshot))
+            engine = await self.load_snapshot(str(query.snapshot))
         if query.induced and not self.settings.induced:
             raise Problem(403, "induced_disabled", "this server does not answer on induced subgraphs")
         engine.check(query, self.settings.max_nodes, self.settings.feature_reach)
@@ -214,6 +233,15 @@ class Service:
             )
         finally:
             self._waiting -= 1
+
+    async def load_snapshot(self, name: str) -> Engine:
+        """The engine of a snapshot that may have to be read from disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._building, self.snapshots.engine, name)
+
+    async def make_snapshot(self, request: SnapshotRequest, key: Key, token: str) -> tuple[dict[str, Any], Spend]:
+        """Charge and build a snapshot; goes on when the client leaves."""
+        create = partial(self.snapshots.create, request, tenant=key.tenant, key_id=key.id, token=token)
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._building, create))
 
     # -- facts ----------------------------------------------------------------------------------------------------
 

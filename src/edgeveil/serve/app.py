@@ -40,7 +40,7 @@ T = TypeVar("T")
 _LARGE = 32 * 1024
 _TOKEN = re.compile(r"[A-Za-z0-9._-]{8,100}")
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-_COMMON = (401, 403, 413, 503)
+_COMMON = (401, 403, 413, 429, 503)
 
 
 def create_app(settings: Settings, release: Release | None = None) -> FastAPI:

@@ -159,7 +159,7 @@ _PROBLEMS = {
     413: "The body or the number of nodes is too large.",
     415: "The body has a type the server does not read.",
     422: "The request is understood and wrong: unknown or repeated nodes, wrong width, NaN.",
-    429: "A query limit is used up, or the guard refuses.",
+    429: "A query limit is used up, the guard refuses, or too many keys have failed.",
     503: "The ledger is unreachable or the server is overloaded; nothing was charged.",
     504: "The answer took too long.",
 }

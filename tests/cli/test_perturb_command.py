@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgeveil.cli.main import build_app
+from edgeveil.cli.truth import read_truth
 from edgeveil.errors import InputError
 from edgeveil.graph.datasets import load
 from edgeveil.graph.graph import Graph
@@ -117,3 +118,22 @@ def test_a_node_list_goes_with_own_edges(tmp_path: Path) -> None:
     (tmp_path / "nodes.txt").write_text("a\n", encoding="utf-8")
     with pytest.raises(InputError, match="go with --edges"):
         perturb("cora-twin", "--nodes", str(tmp_path / "nodes.txt"), "--epsilon", "1", "--out", str(tmp_path / "x"))
+
+
+def test_a_header_of_unknown_words_is_no_edge(tmp_path: Path) -> None:
+    args = own_files(tmp_path, [("anna", "bob"), ("carl", "dora")], ["anna", "bob", "carl", "dora"], "user,item\n")
+    assert exported(tmp_path, args, "out").node_ids.tolist() == ["anna", "bob", "carl", "dora"]
+    with pytest.raises(InputError, match="does not list node 'user'"):
+        perturb(*args, "--no-header", "--out", str(tmp_path / "x"))
+
+
+def test_truth_drops_a_header_and_never_an_edge(tmp_path: Path) -> None:
+    truth, ids = tmp_path / "truth.csv", tmp_path / "ids.csv"
+    ids.write_text("who\nanna\nbob\ncarl\n", encoding="utf-8")
+    truth.write_text("user,item\nanna,bob\nbob,carl\n", encoding="utf-8")
+    assert read_truth(str(truth), 3, None, ids).edge_index.tolist() == [[0, 1], [1, 2]]
+    truth.write_text("anna,bobb\nbob,carl\n", encoding="utf-8")
+    with pytest.raises(InputError, match="'bobb'"):
+        read_truth(str(truth), 3, None, ids)
+    truth.write_text("u,v\n0,1\n", encoding="utf-8")
+    assert read_truth(str(truth), 3, None).num_edges == 1

@@ -133,7 +133,7 @@ def test_matrix_features_belong_to_numbered_nodes_or_to_the_label_order(tmp_path
         ("a,b\nc\n", None, "row 2 has 1 columns instead of 2: 'c'"),
         ("a\nb\n", None, "one column"),
         ("# nothing\n", None, "no rows"),
-        ("a,b\n,c\n", None, "edge 1 lacks a node id"),
+        ("a,b\n,a\n", None, "edge 1 lacks a node id"),
         ("a,b\n", "node,f\na,1\nb,x\n", "feature 'f' of node 'b' is 'x'"),
         ("a,b\n", "node,f\na,1\na,2\nb,1\n", "two rows for node 'a'"),
         ("a,b\n", "node,f\na,1\nb,nan\n", "is nan"),

@@ -15,6 +15,7 @@ from edgeveil.cli.common import (
     ExecutorName,
     Features,
     GraphName,
+    Header,
     Inference,
     Json,
     Labels,
@@ -59,6 +60,7 @@ def advise(
         str | None, typer.Option(help="Choose on this public graph or twin instead of the private one.")
     ] = None,
     edges: Edges = None,
+    header: Header = None,
     features: Features = None,
     labels: Labels = None,
     split: SplitName = None,
@@ -78,8 +80,8 @@ def advise(
 
     count, node_file = count_and_file(nodes)
     private = load_graph(
-        graph, edges=edges, features=features, labels=labels, nodes=node_file, split=split, split_seed=split_seed,
-        data_root=data_root, default=None if edges or node_file else default_graph(data_root),
+        graph, edges=edges, features=features, labels=labels, nodes=node_file, header=header, split=split,
+        split_seed=split_seed, data_root=data_root, default=None if edges or node_file else default_graph(data_root),
     )  # fmt: skip
     private = with_split(private, split_seed)
     other = None if inference is None else load_graph(inference, data_root=data_root)

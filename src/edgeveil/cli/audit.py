@@ -16,6 +16,7 @@ from edgeveil.cli.common import (
     ExecutorName,
     Features,
     GraphName,
+    Header,
     Inference,
     Json,
     Labels,
@@ -75,6 +76,7 @@ def audit(
         ),
     ] = None,
     edges: Edges = None,
+    header: Header = None,
     features: Features = None,
     labels: Labels = None,
     split: SplitName = None,
@@ -106,8 +108,8 @@ def audit(
     count, node_file = count_and_file(nodes)
     default = None if edges or node_file else default_graph(data_root)
     train = load_graph(
-        graph, edges=edges, features=features, labels=labels, nodes=node_file, split=split, split_seed=split_seed,
-        data_root=data_root, default=default,
+        graph, edges=edges, features=features, labels=labels, nodes=node_file, header=header, split=split,
+        split_seed=split_seed, data_root=data_root, default=default,
     )  # fmt: skip
     train = with_split(train, split_seed)
     plan = AuditPlan(

@@ -26,6 +26,7 @@ __all__ = [
     "ExecutorName",
     "Features",
     "GraphName",
+    "Header",
     "Inference",
     "Json",
     "Labels",
@@ -53,6 +54,10 @@ GraphName = Annotated[
     typer.Argument(metavar="GRAPH", help="Dataset name, a folder or file in graph.npz format, or own files below."),
 ]
 Edges = Annotated[Path | None, typer.Option(help="Own edge list: csv, tsv or parquet, any node ids.")]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether the first line of --edges names its columns; default: found."),
+]
 Features = Annotated[Path | None, typer.Option(help="Own features: npz, npy, csv or parquet.")]
 Labels = Annotated[Path | None, typer.Option(help="Own labels: csv with node id and class.")]
 NodeFile = Annotated[Path | None, typer.Option("--nodes", help="Own list of all nodes: one id per line.")]
@@ -124,6 +129,7 @@ def load_graph(
     features: Path | None = None,
     labels: Path | None = None,
     nodes: Path | None = None,
+    header: bool | None = None,
     split: str | None = None,
     split_seed: int = 0,
     data_root: Path | None = None,
@@ -132,24 +138,26 @@ def load_graph(
     """The graph a command line means: own files, a graph.npz, or a dataset by name. Unreadable files are bad usage."""
     try:
         own = {"features": features, "labels": labels, "nodes": nodes}
-        return _load_graph(name or default, name, edges, own, split, split_seed, data_root)
+        return _load_graph(name or default, name, edges, own, header, split, split_seed, data_root)
     except StorageError as error:
         raise UsageError(str(error)) from error
 
 
 def _load_graph(
     chosen: str | None, name: str | None, edges: Path | None, own: dict[str, Path | None],
-    split: str | None, split_seed: int, data_root: Path | None,
+    header: bool | None, split: str | None, split_seed: int, data_root: Path | None,
 ) -> Graph:  # fmt: skip
     if edges is not None:
         if name is not None:
             raise UsageError(f"give either the graph {name!r} or --edges, not both")
         from edgeveil.graph.tables import read_graph
 
-        graph = read_graph(edges, own["features"], own["labels"], nodes=own["nodes"])
+        graph = read_graph(edges, own["features"], own["labels"], nodes=own["nodes"], header=header)
         return graph if split is None else _resplit(graph, split, split_seed)
-    if any(file is not None for file in own.values()):
-        raise UsageError("--features, --labels and --nodes FILE go with --edges; a named dataset brings its own")
+    if any(given is not None for given in (*own.values(), header)):
+        raise UsageError(
+            "--features, --labels, --nodes FILE and --header go with --edges; a named dataset brings its own"
+        )
     if chosen is None:
         raise UsageError("which graph? name a dataset (edgeveil data list), a graph.npz, or pass --edges")
     path = Path(chosen)

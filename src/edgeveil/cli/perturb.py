@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.common import DataRoot, Edges, Features, GraphName, Labels, NodeFile, load_graph, say
+from edgeveil.cli.common import DataRoot, Edges, Features, GraphName, Header, Labels, NodeFile, load_graph, say
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def perturb(
         int | None, typer.Option(help="For experiments only: reproducible noise is not private. Default: secure noise.")
     ] = None,
     edges: Edges = None,
+    header: Header = None,
     features: Features = None,
     labels: Labels = None,
     nodes: NodeFile = None,
@@ -55,7 +56,9 @@ def perturb(
     target = out / "graph.npz"
     if target.exists():
         raise UsageError(f"{target} exists; a new export spends epsilon again, so choose another --out")
-    secret = load_graph(graph, edges=edges, features=features, labels=labels, nodes=nodes, data_root=data_root)
+    secret = load_graph(
+        graph, edges=edges, features=features, labels=labels, nodes=nodes, header=header, data_root=data_root
+    )
     secret.check_public_nodes()
     if edges is not None:
         secret = _canonical(secret)

@@ -12,6 +12,7 @@ from edgeveil.cli.common import (
     Edges,
     Features,
     GraphName,
+    Header,
     Labels,
     NodeFile,
     SplitName,
@@ -50,6 +51,7 @@ def release(
     split: SplitName = None,
     split_seed: SplitSeed = 0,
     edges: Edges = None,
+    header: Header = None,
     features: Features = None,
     labels: Labels = None,
     nodes: NodeFile = None,
@@ -63,8 +65,8 @@ def release(
     if (out / "manifest.json").exists():
         raise UsageError(f"{out} already holds a release; a new one spends epsilon again, so choose another --out")
     secret = load_graph(
-        graph, edges=edges, features=features, labels=labels, nodes=nodes, split=split, split_seed=split_seed,
-        data_root=data_root,
+        graph, edges=edges, features=features, labels=labels, nodes=nodes, header=header, split=split,
+        split_seed=split_seed, data_root=data_root,
     )  # fmt: skip
     other = None if inference is None else load_graph(inference, data_root=data_root)
     from edgeveil.defences.api import defend

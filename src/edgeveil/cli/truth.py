@@ -28,13 +28,14 @@ def read_truth(name: str, num_nodes: int, data_root: Path | None, ids: Path | No
 
 def _from_table(path: Path, num_nodes: int, ids: Path | None) -> Graph:
     from edgeveil.graph.graph import Graph
+    from edgeveil.graph.headers import edge_header
 
     rows = _cells(path)
     if any(len(row) < 2 for row in rows):
         raise UsageError(f"{path} is not a list of edges u,v: a line has one column only")
     where = {str(i): i for i in range(num_nodes)} if ids is None else _numbering(ids, num_nodes)
-    if rows and not {rows[0][0], rows[0][1]} <= where.keys():
-        rows = rows[1:]  # a header
+    if rows and edge_header([[row[at] for row in rows] for at in range(2)], path, known=where.keys(), complete=True):
+        rows = rows[1:]
     stray = next((node for row in rows for node in row[:2] if node not in where), None)
     if stray is not None:
         hint = "if these are names, give the file that lists them in the model's order: --ids users.csv"

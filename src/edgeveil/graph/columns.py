@@ -14,7 +14,7 @@ import numpy as np
 
 from edgeveil.errors import GraphError, MissingExtra, StorageError
 
-__all__ = ["Table", "is_number", "progress_bar", "read_table"]
+__all__ = ["Table", "progress_bar", "read_table"]
 
 BLOCK = 1 << 23
 _BAR_FROM = 1 << 21  # bytes below which a progress bar would only flicker
@@ -178,12 +178,3 @@ def _read_parquet(path: Path) -> Table:
     if not columns or not columns[0]:
         raise GraphError(f"{path} holds no rows; it needs at least one")
     return Table(tuple(str(name) for name in table.column_names), columns, path)
-
-
-def is_number(text: str) -> bool:
-    """Whether a cell reads as a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError
-from edgeveil.graph.columns import Table, is_number, read_table
+from edgeveil.graph.columns import Table, read_table
+from edgeveil.graph.headers import SOURCES, TARGETS, edge_header, is_number
 
 __all__ = ["EdgeTable", "NodeIndex", "read_edges"]
 
 log = logging.getLogger("edgeveil")
 Int = NDArray[np.int64]
 
-SOURCES = ("source", "src", "from", "u", "node1", "node_1", "id_1", "head", "start")
-TARGETS = ("target", "dst", "to", "v", "node2", "node_2", "id_2", "tail", "end")
 WEIGHTS = ("weight", "weights", "w", "value", "strength")
 DIRECTIONS = ("directed", "direction", "type")
 _YES = {"directed", "true", "1", "yes", "->"}
@@ -52,11 +51,23 @@ class EdgeTable(NamedTuple):
     directed: bool
 
 
-def read_edges(path: str | Path, index: NodeIndex) -> EdgeTable:
-    """Read the source and target columns (by name, else the first two) and register their ids in `index`."""
-    table = read_table(path, _looks_like_header)
+def read_edges(
+    path: str | Path,
+    index: NodeIndex,
+    *,
+    known: Set[str] = frozenset(),
+    complete: bool = False,
+    header: bool | None = None,
+) -> EdgeTable:
+    """Read the source and target columns (by name, else the first two) and register their ids in `index`.
+
+    `known`, `complete` and `header` decide whether the first line names the columns (`headers.edge_header`).
+    """
+    table = read_table(path, lambda first, second: False)
     if len(table.columns) < 2:
         raise GraphError(f"{path} has one column; an edge list needs a source and a target column")
+    if table.names is None:
+        table = _headed(table, known, complete, header)
     names = [name.lower() for name in table.names or ()]
     source = next((names.index(n) for n in SOURCES if n in names), 0)
     target = next((names.index(n) for n in TARGETS if n in names), 1 if source == 0 else 0)
@@ -67,6 +78,14 @@ def read_edges(path: str | Path, index: NodeIndex) -> EdgeTable:
     others = [at for at in range(len(table.columns)) if at not in (source, target)]
     weights, directed = _extras(table, names, others)
     return EdgeTable(edges, weights, directed)
+
+
+def _headed(table: Table, known: Set[str], complete: bool, header: bool | None) -> Table:
+    """The table with its first line as names, if it is a header."""
+    if not edge_header(table.columns, table.path, known=known, complete=complete, given=header):
+        return table
+    names = tuple(column.pop(0).strip() for column in table.columns)
+    return Table(names, table.columns, table.path)
 
 
 def _extras(table: Table, names: list[str], others: list[int]) -> tuple[bool, bool]:
@@ -84,10 +103,3 @@ def _extras(table: Table, names: list[str], others: list[int]) -> tuple[bool, bo
     if ignored:
         log.warning("%s: ignored columns %s; a graph keeps only its edges", table.path.name, ", ".join(ignored))
     return weights, directed
-
-
-def _looks_like_header(first: list[str], second: list[str]) -> bool:
-    pair = [cell.strip().lower() for cell in first[:2]]
-    if any(cell in SOURCES + TARGETS for cell in pair):
-        return True
-    return not any(map(is_number, pair)) and len(second) > 1 and all(map(is_number, second[:2]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError, StorageError
-from edgeveil.graph.columns import Table, is_number, read_table
+from edgeveil.graph.columns import Table, read_table
+from edgeveil.graph.headers import feature_header, is_number, label_header, node_header
 from edgeveil.graph.npz import read_arrays
 from edgeveil.graph.validate import Split
 
@@ -20,7 +22,6 @@ __all__ = ["Features", "Labels", "read_features", "read_labels", "read_nodes"]
 
 log = logging.getLogger("edgeveil")
 UNLABELLED = {"", "-1", "na", "nan", "none", "null", "?"}
-NODE_HEADS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "user", "user_id", "uid", "vertex", "key"}
 PARTS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
 
 
@@ -55,8 +56,7 @@ class Features:
 
 def read_nodes(path: str | Path) -> list[str]:
     """All node ids, one per line or in the first column, each once."""
-    table = read_table(path, lambda first, second: first[0].strip().lower() in NODE_HEADS or (
-        not is_number(first[0]) and bool(second) and is_number(second[0])))  # fmt: skip
+    table = read_table(path, node_header)
     ids = [cell.strip() for cell in table.columns[0]]
     if "" in ids:
         raise GraphError(f"{path}: row {ids.index('') + 1} lacks a node id; fill it in or drop the row")
@@ -77,7 +77,7 @@ def read_features(path: str | Path) -> Features:
         return Features(_load_npy(path), None, path)
     if path.suffix == ".npz":
         return _from_npz(path)
-    table = read_table(path, lambda first, second: not all(map(is_number, first[1:])))
+    table = read_table(path, feature_header)
     if len(table.columns) < 2:
         raise GraphError(f"{path} has one column; features need a node id and at least one number")
     try:
@@ -155,9 +155,12 @@ class Labels:
         return Split(*(np.array([part.get(node) == name for node in order]) for name in ("train", "val", "test")))
 
 
-def read_labels(path: str | Path) -> Labels:
-    """First column: node id; then one column of classes (numbers or names) or several of 0/1; optionally ``split``."""
-    table = read_table(path, _label_header)
+def read_labels(path: str | Path, known: Container[str] = frozenset(), complete: bool = False) -> Labels:
+    """First column: node id; then one column of classes (numbers or names) or several of 0/1; optionally ``split``.
+
+    `known` node ids, all of them if `complete`, help to tell a header (`headers.label_header`).
+    """
+    table = read_table(path, lambda first, second: label_header(first, second, known, complete))
     names = [name.lower() for name in table.names or ()]
     at_split = names.index("split") if "split" in names else None
     at_label = [at for at in range(1, len(table.columns)) if at != at_split]
@@ -171,12 +174,6 @@ def read_labels(path: str | Path) -> Labels:
         return Labels(ids, values, None, parts)
     classes, count = _to_classes(columns[0], Path(path))
     return Labels(ids, classes, count, parts)
-
-
-def _label_header(first: list[str], second: list[str]) -> bool:
-    words = {cell.strip().lower() for cell in first}
-    known = {"label", "labels", "class", "target", "y", "split", "id", "node", "node_id"}
-    return bool(words & known) or (not any(map(is_number, first)) and any(map(is_number, second)))
 
 
 def _parts(cells: list[str], path: Path) -> list[str]:

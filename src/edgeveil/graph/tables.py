@@ -31,6 +31,7 @@ def read_graph(
     *,
     nodes: str | Path | None = None,
     directed: bool | None = None,
+    header: bool | None = None,
     name: str | None = None,
 ) -> Graph:
     """Read own files; node ids may be any strings and are kept in `Graph.node_ids`.
@@ -42,16 +43,20 @@ def read_graph(
 
     Direction and weights are collapsed and `graph.collapsed` says what was lost. `directed=None` takes the file's word
     (a column ``directed``), else guesses: at least 1 % of the edges given both ways, but not all, means directed.
+    `header` says whether the first line of the edge list names its columns; None finds out, and asks in case of doubt.
     Features without ids (npy, npz) belong to the nodes 0..n-1, or to the nodes in the order of the node or label file.
     """
     edges = Path(edges)
     listed = read_nodes(nodes) if nodes is not None else None
-    y = read_labels(labels) if labels is not None else None
     x = read_features(features) if features is not None else None
+    known = {*(listed or ()), *((x and x.ids) or ())}
+    y = read_labels(labels, known, bool(known)) if labels is not None else None
     if x is not None:
         x = replace(x, ids=_row_ids(x, listed, y))
     index = NodeIndex()
-    table = read_edges(edges, index)
+    complete = listed is not None or x is not None
+    known |= {*((x and x.ids) or ()), *(y.ids if y is not None else ())}
+    table = read_edges(edges, index, known=known, complete=complete, header=header)
     _check_listed({edges.name: index, **_named(x, y, labels)}, listed, nodes, x)
     order, public = _node_order(index, listed, x, y)
     place = _places(index, order)
@@ -124,9 +129,10 @@ def _node_order(
     known = dict.fromkeys(node for ids in (listed, rows, labelled) if ids is not None for node in ids)
     public = bool(known) and all(node in known for node in index)
     order = canonical_order([*known, *index])
-    if rows is not None and not all(map(is_index, order)):
+    numbers = all(map(is_index, order))
+    if rows is not None and not numbers:
         return list(dict.fromkeys(rows)), public
-    if not known and is_index(order[-1]) and int(order[-1]) < 2 * len(order):
+    if order and not known and numbers and int(order[-1]) < 2 * len(order):
         return [str(node) for node in range(int(order[-1]) + 1)], False  # gaps are nodes without edges
     return order, public
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import edgeveil as ev
-from edgeveil.audits.advise import advise, choosing_cost, conclude
+from edgeveil.audits.advise import advise, choosing_cost, conclude, rank
 from edgeveil.audits.audit import AuditPlan, audit_task, audit_tasks, choose_nodes, run_audit
 from edgeveil.audits.existing_models import leak_only
 from edgeveil.audits.exposed_edges import write_exposed
@@ -174,3 +174,19 @@ def test_plans_that_would_fail_late_are_refused_early(wish: dict[str, Any], word
     with pytest.raises(InputError, match=word):
         run_audit(replace(PLAN, **wish), toy(), None, Serial(), tmp_path / "c")
     assert not (tmp_path / "c").exists()
+
+
+def test_advice_prefers_no_delta_at_equal_epsilon_and_adds_up_the_deltas_it_tried() -> None:
+    def result(defence: str, delta: float, utility: float) -> dict[str, Any]:
+        row = {"defence": defence, "epsilon": 4.0, "status": "sound", "delta": delta}
+        return {"rows": [row], "validation": utility}
+
+    tried = [result("lpgnet-8", 1e-6, 0.9), result("lpgnet-8", 1e-6, 0.9), result("lapgraph", 0.0, 0.8)]
+    advice = advise(tried, floor=0.5)
+    assert [(c.defence, c.promise) for c in rank(advice.choices)] == [
+        ("lapgraph", "sound"),
+        ("lpgnet-8", "sound, δ = 1e-06"),
+    ]
+    assert advice.delta == 2e-6
+    words = conclude(advice, AuditPlan(runs=5), 10**6, None)
+    assert any("delta 2e-06 in sum" in line for line in words)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,25 @@ def test_randomised_response_reaches_every_bound() -> None:
     assert precision == pytest.approx(precision_bound_tight(epsilon, k))
     assert tpr_bound(epsilon, 1 - truth) == pytest.approx(truth)
     assert auc_bound(epsilon) == pytest.approx(0.5 * (truth + truth))
+
+
+@given(st.floats(0, 20), st.floats(0, 0.99))
+def test_the_auc_bound_is_the_area_below_the_roc_bound(epsilon: float, delta: float) -> None:
+    x = np.linspace(0, 1, 20_001)
+    area = np.trapezoid([tpr_bound(epsilon, float(f), delta) for f in x[::10]], x[::10])
+    assert auc_bound(epsilon, delta) == pytest.approx(area, abs=2e-3)
+    assert auc_bound(epsilon, delta) >= auc_bound(epsilon)
+
+
+def test_a_delta_loosens_precision_most_for_attackers_who_name_little() -> None:
+    """The worst release tells with probability delta and lies by randomised response otherwise."""
+    epsilon, delta, k = 1.0, 0.01, 0.2
+    truth = math.exp(epsilon) / (1 + math.exp(epsilon))
+    recall = delta + (1 - delta) * truth
+    precision = k * recall / (k * recall + (1 - k) * (1 - delta) * (1 - truth))
+    assert precision_bound_tight(epsilon, k, delta, recall) == pytest.approx(precision)
+    assert precision_bound_tight(epsilon, k, delta, delta) == 1.0 == precision_bound_tight(epsilon, k, delta, 0.001)
+    assert precision_bound_tight(epsilon, k, delta) > precision_bound_tight(epsilon, k)
 
 
 def test_known_figures() -> None:

@@ -88,6 +88,14 @@ def test_the_verdict_speaks_plainly(audit: AuditData) -> None:
     assert any("GP-t claims" in line for line in lines) and any("thin" in line for line in lines)
 
 
+def test_a_delta_is_shown_wherever_the_guarantee_is(audit: AuditData) -> None:
+    for item in audit.rows:
+        item["delta"] = 1e-6 if item["defence"] == "lpgnet-2" else 0.0 if item["status"] == "sound" else None
+    assert "LPGNet-2 at ε = 4 and δ = 1e-06 keeps" in verdict(audit, summarise(audit.rows))[1]
+    page = render(audit)
+    assert page.count('<span class="tag sound">sound, δ = 1e-06</span>') == 1 == page.count("sound, δ")
+
+
 def test_when_the_mlp_is_as_good_the_graph_is_not_used() -> None:
     data = AuditData(graph={"name": "g", "nodes": 9}, rows=[row("none", None, 0.6, 0.9), row("mlp", 0.0, 0.6, 0.0)])
     assert any("do not use the graph" in line for line in verdict(data, summarise(data.rows)))

@@ -37,6 +37,12 @@ class Choice:
     leakage: float | None = None
     attack: str | None = None
     stated: float | None = None  # epsilon of the final release, the sum where two graphs pay
+    delta: float = 0.0
+
+    @property
+    def promise(self) -> str:
+        """Status of the guarantee, and its delta if it has one."""
+        return f"{self.status}, δ = {self.delta:g}" if self.delta else self.status
 
 
 @dataclass(repr=False)
@@ -48,6 +54,7 @@ class Advice:
     choices: list[Choice] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)  # defences that never reach the floor
     cost: Fraction = Fraction(0)
+    delta: float = 0.0  # sum over the models tried
     words: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -71,15 +78,17 @@ def advise(results: Sequence[Mapping[str, Any]], floor: float | None = None) -> 
     """Pick per defence; `results` are those of `edgeveil.audits.audit.run_audit` with validation utilities."""
     scores: dict[tuple[str, float | None], list[float]] = {}
     status: dict[str, str] = {}
+    delta: dict[str, float] = {}
     for result in results:
         row = result["rows"][0]
         if result["validation"] is not None:
             scores.setdefault((row["defence"], row["epsilon"]), []).append(float(result["validation"]))
         status[row["defence"]] = row["status"]
+        delta.setdefault(row["defence"], row.get("delta") or 0.0)
     mlp = scores.get(("mlp", 0.0), scores.get(("mlp", None), []))
     said = GIVEN if floor is not None else "the MLP's validation utility"
     limit = floor if floor is not None else statistics.fmean(mlp) if mlp else math.nan
-    advice = Advice(limit, said)
+    advice = Advice(limit, said, delta=math.fsum(r["rows"][0].get("delta") or 0.0 for r in results))
     for defence in dict.fromkeys(d for d, _ in scores if d not in ("none", "mlp")):
         grid = sorted((e, v) for (d, e), v in scores.items() if d == defence and e is not None)
         chosen = next(((e, v) for e, v in grid if statistics.fmean(v) > limit), None)
@@ -88,13 +97,18 @@ def advise(results: Sequence[Mapping[str, Any]], floor: float | None = None) -> 
         else:
             epsilon, values = chosen
             spread = statistics.stdev(values) if len(values) > 1 else math.nan
-            advice.choices.append(Choice(defence, epsilon, status[defence], statistics.fmean(values), spread))
+            mean = statistics.fmean(values)
+            advice.choices.append(Choice(defence, epsilon, status[defence], mean, spread, delta=delta[defence]))
     return advice
 
 
 def rank(choices: Sequence[Choice]) -> list[Choice]:
-    """Sound guarantees first, then the smaller epsilon, then the higher validation utility."""
-    return sorted(choices, key=lambda c: (c.status != "sound", c.epsilon, -c.validation))
+    """Sound guarantees first, then the smaller epsilon, then the smaller delta, then the higher validation utility."""
+    return sorted(choices, key=lambda c: (c.status != "sound", c.epsilon, c.delta, -c.validation))
+
+
+def _at(delta: float) -> str:
+    return f" and delta {delta:g}" if delta else ""
 
 
 def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None) -> list[str]:
@@ -114,8 +128,8 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
         )
     else:
         words.append(
-            f"Use {best.defence} at epsilon {best.epsilon:g}: validation utility {best.validation:.3f} against "
-            f"{advice.floor:.3f} ({advice.floor_is})."
+            f"Use {best.defence} at epsilon {best.epsilon:g}{_at(best.delta)}: validation utility "
+            f"{best.validation:.3f} against {advice.floor:.3f} ({advice.floor_is})."
         )
         if best.stated not in (None, best.epsilon):
             words.append(
@@ -128,9 +142,10 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
         words.append(f"Evidence is thin: only {edges} true edges among the attacked nodes; attack more with --nodes.")
     if choose_on is None:
         words.append(
-            f"Choosing has a price: the models tried spend epsilon {float(advice.cost):g} in sum on this graph"
-            f"{'' if best is None else f', against {best.epsilon:g} for the chosen release alone'}. Choose on a twin "
-            "or a public graph instead (--choose-on cora-twin) and the private graph pays for the release alone."
+            f"Choosing has a price: the models tried spend epsilon {float(advice.cost):g}{_at(advice.delta)} in sum on "
+            f"this graph{'' if best is None else f', against {best.epsilon:g} for the chosen release alone'}. Choose "
+            "on a twin or a public graph instead (--choose-on cora-twin) and the private graph pays for the release "
+            "alone."
         )
     else:
         words.append(f"The choice was made on {choose_on}, so the private graph pays for the release alone.")

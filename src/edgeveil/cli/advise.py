@@ -113,7 +113,13 @@ def _print(advice: Advice) -> None:
         spread = "" if math.isnan(c.spread) else f" ± {c.spread:.3f}"
         shown = "–" if c.utility is None else f"{c.utility:.3f}"
         table.add_row(
-            c.defence, f"{c.epsilon:g}", f"{c.validation:.3f}{spread}", shown, percent(c.leakage, 1), c.attack, c.status
+            c.defence,
+            f"{c.epsilon:g}",
+            f"{c.validation:.3f}{spread}",
+            shown,
+            percent(c.leakage, 1),
+            c.attack,
+            c.promise,
         )
     for name in advice.missed:
         table.add_row(name, "none", "below the floor at every epsilon tried", "–", "–", "–", "–")

@@ -20,19 +20,28 @@ def precision_bound(epsilon: float, density: float) -> float:
     return _exp(epsilon) * density
 
 
-def precision_bound_tight(epsilon: float, density: float) -> float:
-    """What the proof's Eq. 6 gives before it is loosened: e^eps k / (e^eps k + 1 - k), never above 1."""
-    _check(epsilon, density)
-    return density / (density + (1 - density) * math.exp(-epsilon)) if density else 0.0
+def precision_bound_tight(epsilon: float, density: float, delta: float = 0.0, recall: float = 1.0) -> float:
+    """What the proof's Eq. 6 gives before it is loosened: e^eps k / (e^eps k + 1 - k), never above 1.
 
-
-def auc_bound(epsilon: float) -> float:
-    """AUC of the test "is this one edge in or out": at most e^eps / (1 + e^eps).
-
-    The ROC curve of an eps-DP release lies below min(e^eps x, 1 - e^-eps (1 - x)); the area below that is the bound.
+    With a delta the attacker's recall matters: non-edges are named at a rate of at least e^-eps (recall - delta).
     """
-    _check(epsilon, 0.0)
-    return 1 / (1 + math.exp(-epsilon))
+    _check(epsilon, density)
+    _check(epsilon, delta)
+    _check(epsilon, recall)
+    if not density:
+        return 0.0
+    kept = max(0.0, 1 - delta / recall) if delta else 1.0
+    return density / (density + (1 - density) * math.exp(-epsilon) * kept)
+
+
+def auc_bound(epsilon: float, delta: float = 0.0) -> float:
+    """AUC of the test "is this one edge in or out": at most 1 - (1 - delta)^2 / (1 + e^eps); e^eps/(1 + e^eps) if pure.
+
+    The ROC curve lies below min(1, e^eps x + delta, 1 - e^-eps (1 - delta - x)). Above it lies the same figure as for
+    delta 0, shrunk by 1 - delta both ways.
+    """
+    _check(epsilon, delta)
+    return 1 - (1 - delta) ** 2 * math.exp(-epsilon) / (1 + math.exp(-epsilon))
 
 
 def tpr_bound(epsilon: float, fpr: float, delta: float = 0.0) -> float:

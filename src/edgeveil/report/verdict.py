@@ -48,10 +48,12 @@ def verdict(data: AuditData, cells: Sequence[Cell]) -> list[str]:
     best = best_defence(cells)
     if best is not None and bare is not None and mlp is not None:
         share = best.utility / bare.utility if bare.utility else math.nan
+        with_delta = f" and δ = {best.delta:g}" if best.delta else ""
         floor = f"features alone, without any edge, already give {percent(mlp.leakage)}"
         lines.append(
-            f"{label(best.defence, None)} at ε = {best.epsilon:g} keeps {percent(share)} of the {bare.model.upper()}'s "
-            f"utility and lets the same attackers find {percent(best.leakage)} of the edges ({floor})."
+            f"{label(best.defence, None)} at ε = {best.epsilon:g}{with_delta} keeps {percent(share)} of the "
+            f"{bare.model.upper()}'s utility and lets the same attackers find {percent(best.leakage)} of the edges "
+            f"({floor})."
         )
     elif bare is not None and mlp is not None:
         lines.append(_nothing_helps(cells, bare, mlp))

@@ -145,8 +145,8 @@ def prepare(name: str, folder: Path) -> tuple[Any, str, str]:
     """A sound release of a graph (or of its twin, where the graph is not at hand), its label, and a key."""
     import edgeveil as ev
     from edgeveil.errors import DatasetUnavailable
+    from edgeveil.privacy.ledger.database import Database
     from edgeveil.serve.auth import KeyStore
-    from edgeveil.serve.database import Database
 
     try:
         graph, label = ev.load(name), name

@@ -7,6 +7,7 @@
     │   └── UsageError        the command line or a file of settings asks for nonsense
     ├── DatasetUnavailable    no source could give the dataset
     ├── BudgetExceeded        a spend that the privacy budget does not cover
+    ├── LedgerUnavailable     the ledger cannot be reached or did not confirm
     ├── TooLarge              the result would not fit in memory
     ├── TrainingError         training cannot go on (NaN loss, nothing to learn from)
     ├── TargetError           a target answered nonsense or not at all
@@ -28,6 +29,7 @@ __all__ = [
     "EdgeveilError",
     "GraphError",
     "InputError",
+    "LedgerUnavailable",
     "MissingExtra",
     "StorageError",
     "TargetError",
@@ -80,6 +82,10 @@ class BudgetExceeded(EdgeveilError):
             "Ask for less, or start a new release with its own, separately stated budget."
         )
         self.cap, self.spent, self.asked, self.short = cap, spent, asked, short
+
+
+class LedgerUnavailable(EdgeveilError):
+    """The ledger cannot be reached or did not confirm; nothing is answered (fail closed)."""
 
 
 class TooLarge(EdgeveilError):

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import edgeveil as ev
+from edgeveil.privacy.ledger.database import Database
 from edgeveil.serve.auth import KeyStore
 from edgeveil.serve.config import Settings, load_settings
-from edgeveil.serve.database import Database
 from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.listener import listen
 from edgeveil.serve.server import make_server
@@ -72,7 +72,9 @@ def noisy_release(graph: ev.Graph) -> ev.Release:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     database = Database(f"sqlite:///{tmp_path / 'ledger.db'}")
-    yield Ledger(database)
+    ledger = Ledger(database)
+    ledger.unlock(tmp_path / "ledger.db.key")
+    yield ledger
     database.close()
 
 
@@ -82,7 +84,8 @@ def live(tmp_path: Path, plain_release: ev.Release) -> Iterator[Callable[..., Li
     running: list[Live] = []
 
     def start(release: ev.Release | None = None, **given: Any) -> Live:
-        given = {"state": tmp_path / "state", "release": tmp_path / "none", "changed_features": True, **given}
+        given = {"state": tmp_path / "state", "changed_features": True, **given}
+        given.setdefault("release", Path(given["state"]).with_suffix(".release"))  # a release remembers its ledger
         running.append(launch(release or plain_release, load_settings(**given)))
         return running[-1]
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from edgeveil.errors import InputError
+from edgeveil.errors import InputError, LedgerUnavailable
+from edgeveil.privacy.ledger.database import Database
+from edgeveil.privacy.ledger.units import UNLIMITED, to_units
 from edgeveil.serve.auth import ROLES, KeyStore
-from edgeveil.serve.database import Database
-from edgeveil.serve.ledger import UNLIMITED, Ledger, to_units
-from edgeveil.serve.problems import LedgerUnavailable, Problem
+from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.problems import Problem
 
 
 def test_a_key_has_256_random_bits_and_is_kept_as_a_hash(ledger: Ledger, tmp_path: Path) -> None:

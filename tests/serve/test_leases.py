@@ -7,9 +7,10 @@ import asyncio
 import numpy as np
 import pytest
 
+from edgeveil.errors import LedgerUnavailable
 from edgeveil.serve.leases import Leases
 from edgeveil.serve.ledger import Ledger
-from edgeveil.serve.problems import LedgerUnavailable, QuotaExceeded
+from edgeveil.serve.problems import QuotaExceeded
 
 
 async def take_all(leases: list[Leases], clients: int) -> int:

@@ -18,11 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from edgeveil.errors import BudgetExceeded, InputError, StorageError, UsageError
-from edgeveil.serve.database import Database
-from edgeveil.serve.ledger import UNIT, Ledger, from_units, to_units
-from edgeveil.serve.migrations import LATEST, migrate
-from edgeveil.serve.problems import LedgerUnavailable, Problem, QuotaExceeded
+from edgeveil.errors import BudgetExceeded, InputError, LedgerUnavailable, StorageError, UsageError
+from edgeveil.privacy.ledger.database import Database
+from edgeveil.privacy.ledger.ledger import TokenReused
+from edgeveil.privacy.ledger.migrations import LATEST, migrate
+from edgeveil.privacy.ledger.units import UNIT, from_units, to_units
+from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.problems import QuotaExceeded
 
 
 def open_accounts(ledger: Ledger, edges: float = 1.0, tenant: float = 1.0) -> None:
@@ -68,7 +70,7 @@ def test_a_token_is_charged_once_and_bound_to_its_request(ledger: Ledger) -> Non
     first = spend(ledger, 0.4, "token")
     assert spend(ledger, 0.4, "token") == first
     assert charged(ledger) == to_units(0.4)
-    with pytest.raises(Problem, match="different request"):
+    with pytest.raises(TokenReused, match="different request"):
         spend(ledger, 0.4, "token", digest="other")
 
 
@@ -160,7 +162,7 @@ def test_node_leases_are_all_or_nothing(ledger: Ledger) -> None:
 
 KILLED = """
 import sys
-from edgeveil.serve.database import Database
+from edgeveil.privacy.ledger.database import Database
 from edgeveil.serve.ledger import Ledger
 from edgeveil.errors import BudgetExceeded
 url, name = sys.argv[1:]
@@ -257,7 +259,7 @@ def test_torn_log_keeps_acknowledged_spends_and_nothing_half(tmp_path: Path) -> 
 ABORTED = """
 import os, sys
 from sqlalchemy import text
-from edgeveil.serve.database import Database
+from edgeveil.privacy.ledger.database import Database
 database = Database(sys.argv[1])
 with database.write() as connection:
     connection.execute(text("UPDATE accounts SET used = used + 5"))

@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 from test_ledger import check_kills, open_accounts, race, spend
 
-from edgeveil.errors import BudgetExceeded
+from edgeveil.errors import BudgetExceeded, LedgerUnavailable
+from edgeveil.privacy.ledger.database import Database
+from edgeveil.privacy.ledger.migrations import TABLES
+from edgeveil.privacy.ledger.units import to_units
 from edgeveil.serve.auth import KeyStore
-from edgeveil.serve.database import Database
-from edgeveil.serve.ledger import Ledger, to_units
-from edgeveil.serve.problems import LedgerUnavailable, QuotaExceeded
+from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.problems import QuotaExceeded
 
 
 def find_binaries() -> Path | None:
@@ -93,9 +95,11 @@ def ledger(cluster: Cluster) -> Iterator[Ledger]:
     from sqlalchemy import text
 
     with database.write() as connection:
-        for table in ("api_keys", "accounts", "charges", "leases", "snapshots", "reviews", "guard_scores"):
+        for table in set(TABLES) - {"meta", "journal"}:
             connection.execute(text(f"TRUNCATE {table}"))
-    yield Ledger(database)
+    ledger = Ledger(database)
+    ledger.unlock(cluster.home / "ledger.key")
+    yield ledger
     database.close()
 
 
@@ -212,7 +216,9 @@ def test_kills_on_postgres(cluster: Cluster, ledger: Ledger, tmp_path: Path) -> 
 
 
 def test_a_server_on_postgres(cluster: Cluster, ledger: Ledger, live: Callable[..., Any]) -> None:
-    server = live(ledger=cluster.url, lease_block=4, key_memory=0, ledger_timeout=2.0)
+    server = live(
+        ledger=cluster.url, ledger_key=cluster.home / "ledger.key", lease_block=4, key_memory=0, ledger_timeout=2.0
+    )
     key = server.key(queries=10)
     states = [server.post("/v1/predict", key, json={"nodes": [0]}).status_code for _ in range(3)]
     assert states == [200] * 3

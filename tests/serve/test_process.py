@@ -19,9 +19,9 @@ import pytest
 
 import edgeveil as ev
 from edgeveil.errors import EdgeveilError, UsageError
+from edgeveil.privacy.ledger.database import Database
 from edgeveil.serve.auth import KeyStore
 from edgeveil.serve.config import load_settings
-from edgeveil.serve.database import Database
 from edgeveil.serve.ledger import Ledger
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 import edgeveil as ev
-from edgeveil.serve.ledger import to_units
+from edgeveil.privacy.ledger.units import to_units
 
 CLIENTS = 64
 

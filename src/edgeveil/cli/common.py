@@ -65,6 +65,11 @@ DataRoot = Annotated[Path | None, typer.Option(help="Folder with <name>/graph.np
 SplitName = Annotated[
     str | None, typer.Option(help="public, 50:25:25, 20-per-class, 64:16:20, 0..9 ...; default: the dataset's own.")
 ]
+LedgerFile = Annotated[
+    str | None, typer.Option(metavar="FILE|URL", help="Record the spend in this privacy ledger; refused beyond a cap.")
+]
+EdgeSetName = Annotated[str | None, typer.Option(help="Name of these edges in the ledger; default: the graph's name.")]
+TenantName = Annotated[str, typer.Option(help="Who is told, for the ledger.")]
 SplitSeed = Annotated[int, typer.Option(help="Seed of a drawn split.")]
 SeedOption = Annotated[
     int, typer.Option(help="Seed of everything random; the noise is then reproducible, not private.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from edgeveil.serve.database import Database
+    from edgeveil.privacy.ledger.database import Database
 
 Ledger = Annotated[
     str | None,
@@ -35,7 +35,7 @@ def _open(ledger: str | None, state: Path) -> Database:
     from edgeveil.serve import require_extra
 
     require_extra("edgeveil keys")
-    from edgeveil.serve.database import Database
+    from edgeveil.privacy.ledger.database import Database
 
     return Database(ledger or f"sqlite:///{(state / 'ledger.db').as_posix()}")
 

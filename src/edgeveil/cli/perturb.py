@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.common import DataRoot, Edges, Features, GraphName, Header, Labels, NodeFile, load_graph, say
+from edgeveil.cli.common import (
+    DataRoot,
+    Edges,
+    EdgeSetName,
+    Features,
+    GraphName,
+    Header,
+    Labels,
+    LedgerFile,
+    NodeFile,
+    TenantName,
+    load_graph,
+    say,
+)
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +49,9 @@ def perturb(
     features: Features = None,
     labels: Labels = None,
     nodes: NodeFile = None,
+    ledger: LedgerFile = None,
+    edge_set: EdgeSetName = None,
+    tenant: TenantName = "owner",
     data_root: DataRoot = None,
 ) -> None:
     """Write the perturbed edges and the guarantee; features, labels and splits of the graph stay behind.
@@ -47,6 +63,7 @@ def perturb(
     from dataclasses import asdict
 
     from edgeveil.defences.api import make_defence
+    from edgeveil.defences.recorded import record
     from edgeveil.graph.graph import Graph
     from edgeveil.graph.npz import atomic_write, write_npz
 
@@ -62,8 +79,10 @@ def perturb(
     secret.check_public_nodes()
     if edges is not None:
         secret = _canonical(secret)
-    noisy = mechanism.perturb(secret, seed=seed)
     guarantee = mechanism.mechanism_guarantee(seed)  # type: ignore[attr-defined]
+    if ledger is not None:
+        record(ledger, guarantee, secret, f"perturb {defence}", edge_set=edge_set, tenant=tenant)
+    noisy = mechanism.perturb(secret, seed=seed)
     manifest = {
         "format": 1,
         "defence": defence,

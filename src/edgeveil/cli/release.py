@@ -10,13 +10,16 @@ import typer
 from edgeveil.cli.common import (
     DataRoot,
     Edges,
+    EdgeSetName,
     Features,
     GraphName,
     Header,
     Labels,
+    LedgerFile,
     NodeFile,
     SplitName,
     SplitSeed,
+    TenantName,
     load_graph,
     say,
 )
@@ -55,6 +58,9 @@ def release(
     features: Features = None,
     labels: Labels = None,
     nodes: NodeFile = None,
+    ledger: LedgerFile = None,
+    edge_set: EdgeSetName = None,
+    tenant: TenantName = "owner",
     data_root: DataRoot = None,
 ) -> None:
     """Train one model under one defence and save what may be published, with its guarantee.
@@ -74,7 +80,7 @@ def release(
     options: dict[str, Any] = _parameters(param or []) | ({} if preset is None else {"preset": preset})
     made = defend(
         secret, defence, epsilon=epsilon, model=model, seed=seed, inference_graph=other, setting=setting,
-        **options,
+        ledger=ledger, edge_set=edge_set, tenant=tenant, **options,
     )  # fmt: skip
     made.save(out)
     for note in made.notes:

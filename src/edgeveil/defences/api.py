@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from edgeveil.defences.base import DEFENCES, Defence
+from edgeveil.defences.base import DEFENCES, Defence, registered_name
 from edgeveil.defences.job import make_job
+from edgeveil.defences.recorded import make_recorded, planned_cost
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import Preset, preset
@@ -15,6 +17,9 @@ from edgeveil.models.spec import ModelSpec
 from edgeveil.privacy.budget import check_epsilon
 from edgeveil.release.release import Release
 from edgeveil.seeds import check_seed
+
+if TYPE_CHECKING:
+    from edgeveil.privacy.ledger.ledger import Ledger
 
 __all__ = ["defend", "make_defence"]
 
@@ -45,6 +50,9 @@ def defend(
     train: TrainSpec | None = None,
     scaling: str | None = None,
     progress: Callable[..., None] | None = None,
+    ledger: str | Path | Ledger | None = None,
+    edge_set: str | None = None,
+    tenant: str = "owner",
     **params: Any,
 ) -> Release:
     """Train under a defence and return what may be published.
@@ -52,6 +60,8 @@ def defend(
     Without `seed` the noise comes from the operating system; with one it is reproducible and not private.
     `preset` names the paper whose hyper-parameters to use for this dataset and model ("default": what fits the
     defence); `model`, `train` and `scaling` override its parts. Further keywords are the defence's own parameters.
+    `ledger` (a file or database address) records what `tenant` is told about the edges of `edge_set` (default: the
+    graph's name); it refuses before any noise is drawn when a cap would break.
     """
     if seed is not None:
         check_seed(seed)
@@ -69,7 +79,13 @@ def defend(
     )
     if chosen.status == "sound":
         job.check_public_nodes()
-    return chosen.release(job)
+    if ledger is None:
+        return chosen.release(job)
+    return make_recorded(
+        lambda: chosen.release(job), ledger, [graph] if inference_graph is None else [graph, inference_graph],
+        lambda: planned_cost(chosen, seed, job.times), f"release {registered_name(chosen)}", edge_set=edge_set,
+        tenant=tenant,
+    )  # fmt: skip
 
 
 def _preset(paper: str, graph: Graph, model: str | ModelSpec) -> Preset:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from edgeveil.defences.base import DEFENCES, Defence
+from edgeveil.defences.recorded import renew_recorded
 from edgeveil.defences.renewal import Renewal, Snapshot
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
@@ -19,6 +21,9 @@ from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import check_epsilon
 from edgeveil.privacy.guarantee import ONE_EDGE
 from edgeveil.release.release import Release
+
+if TYPE_CHECKING:
+    from edgeveil.privacy.ledger.ledger import Ledger
 
 __all__ = ["renew", "renewal_epsilon"]
 
@@ -41,20 +46,39 @@ def renewal_epsilon(
     return renewal.epsilon
 
 
-def renew(release: Release, graph: Graph, *, epsilon: float | None = None, seed: int | None = None) -> Release:
+def renew(
+    release: Release,
+    graph: Graph,
+    *,
+    epsilon: float | None = None,
+    seed: int | None = None,
+    ledger: str | Path | Ledger | None = None,
+    edge_set: str | None = None,
+    tenant: str = "owner",
+) -> Release:
     """The release's model answering for `graph`. `graph.x` is in model space; None keeps the stored features.
 
     Model space of a release with private features is before their noise: columns scaled to [0, 1] by the public range.
-    The new features are then privatised again, and what that costs a node is added to its promise.
+    The new features are then privatised again, and what that costs a node is added to its promise. `ledger`,
+    `edge_set` and `tenant` record the spend as in `defend`.
     """
     renewal = _renewal(release, epsilon, seed)
     snapshot = _snapshot(release, graph, seed)
     renewal.check(snapshot)
+    if ledger is None:
+        return _answer(release, renewal, snapshot)
+    return renew_recorded(
+        lambda: _answer(release, renewal, snapshot), release, graph, renewal.epsilon, ledger, edge_set=edge_set,
+        tenant=tenant,
+    )  # fmt: skip
+
+
+def _answer(release: Release, renewal: Renewal, snapshot: Snapshot) -> Release:
     predictor, matrix, guarantee = renewal.answer(snapshot)
     spent = {"epsilon": float(renewal.epsilon)} if "epsilon" in release.params else {}
     return replace(
         release, predictor=predictor, matrix=matrix, guarantee=guarantee, params={**release.params, **spent},
-        dataset=graph.name, is_twin=graph.is_twin, evaluation=None,
+        dataset=snapshot.graph.name, is_twin=snapshot.graph.is_twin, evaluation=None,
     )  # fmt: skip
 
 

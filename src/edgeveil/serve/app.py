@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from edgeveil import __version__
+from edgeveil.privacy.ledger.units import from_units
 from edgeveil.release.release import Release
 from edgeveil.serve.admin import add_admin
 from edgeveil.serve.auth import Key
@@ -27,7 +28,6 @@ from edgeveil.serve.bodies import (
     parse_snapshot,
 )
 from edgeveil.serve.config import Settings
-from edgeveil.serve.ledger import from_units
 from edgeveil.serve.middleware import Envelope, Handler, Shortcut, read_body
 from edgeveil.serve.problems import Problem
 from edgeveil.serve.service import Service
@@ -227,9 +227,11 @@ def _add_health(app: FastAPI, service: Service) -> None:
         """The process runs."""
         return {"status": "ok"}
 
-    @app.get("/readyz", summary="Ready", **describe({"description": "The ledger answers."}, 503, secured=False))
+    writable = {"description": "The ledger and the audit log can be written."}
+
+    @app.get("/readyz", summary="Ready", **describe(writable, 503, secured=False))
     async def readyz() -> dict[str, str]:
-        """The ledger can be reached, so that queries can be answered."""
+        """The ledger and the audit log can be written, so that queries can be answered."""
         await asyncio.to_thread(service.check_ready)
         return {"status": "ready"}
 

@@ -14,8 +14,9 @@ from typing import Any
 from sqlalchemy import text
 
 from edgeveil.errors import InputError
-from edgeveil.serve.database import Database
-from edgeveil.serve.ledger import UNLIMITED, Ledger, to_units
+from edgeveil.privacy.ledger.database import Database
+from edgeveil.privacy.ledger.units import UNLIMITED, to_units
+from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import Problem
 
 __all__ = ["ROLES", "Key", "KeyStore", "key_id_of"]

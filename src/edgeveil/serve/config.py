@@ -19,6 +19,7 @@ from pydantic_settings import (
 )
 
 from edgeveil.errors import UsageError
+from edgeveil.privacy.ledger.keyfile import key_path
 
 __all__ = ["GuardSettings", "Settings", "load_settings"]
 
@@ -71,6 +72,9 @@ class Settings(BaseSettings):
         default=Path("edgeveil-state"), description="Folder for the ledger, snapshots and the audit log."
     )
     ledger: str | None = Field(default=None, description="Database address; default: SQLite in the state folder.")
+    ledger_key: Path | None = Field(
+        default=None, description="Key of the ledger (mode 0600); default: beside SQLite, else in the state folder."
+    )
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8440, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     tls_cert: Path | None = Field(default=None, description="PEM certificate chain.")
@@ -95,6 +99,9 @@ class Settings(BaseSettings):
     epsilon_cap: float | None = Field(default=None, gt=0, description="Epsilon that one edge set may cost in total.")
     edge_sets: dict[str, float] = Field(
         default_factory=dict, description="Further graphs that share no edge with the released one, each with its cap."
+    )
+    edge_set_tenants: dict[str, list[str]] = Field(
+        default_factory=dict, description="Tenants who may spend on an edge set; not named: all with a curate key."
     )
     max_body: int = Field(default=8 * 2**20, gt=0, description="Bytes of a request body.")
     max_snapshot_body: int = Field(default=256 * 2**20, gt=0, description="Bytes of a snapshot body.")
@@ -146,6 +153,12 @@ class Settings(BaseSettings):
     def ledger_url(self) -> str:
         """The database address with its default."""
         return self.ledger or f"sqlite:///{(self.state / 'ledger.db').as_posix()}"
+
+    @property
+    def key_path(self) -> Path:
+        """The ledger's key with its default."""
+        sqlite = self.ledger_url.startswith("sqlite")
+        return key_path(self.ledger_url, self.ledger_key or (None if sqlite else self.state / "ledger.key"))
 
     @property
     def audit_path(self) -> Path:

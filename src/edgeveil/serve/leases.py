@@ -1,7 +1,8 @@
 """Query quota in memory, backed by durable blocks: a request never waits for a disk flush while a block lasts.
 
 Blocks are taken from the ledger before anything is answered from them, so a crash loses the rest of a block and never
-grants more than was recorded. At an orderly shutdown the rest of the tenants' blocks goes back.
+grants more than was recorded. A process never holds more than a hundredth of a tenant's limit, or 16 queries if that is
+more (`crash_share`). At an orderly shutdown the rest of the tenants' blocks goes back.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.errors import LedgerUnavailable
 from edgeveil.serve.ledger import Ledger
-from edgeveil.serve.problems import LedgerUnavailable, QuotaExceeded
+from edgeveil.serve.problems import QuotaExceeded
 
 __all__ = ["Leases"]
 
@@ -38,6 +40,7 @@ class Leases:
         self._node_block = max(1, node_block)
         self.worker = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._tenants: dict[str, int] = defaultdict(int)
+        self._blocks: dict[str, int] = {}  # size of the latest block
         self._nodes: dict[str, Int] = {}
         self._memory = threading.Lock()
         self._refills: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -75,9 +78,10 @@ class Leases:
                 self._nodes[scope][nodes] += 1
 
     def _refill(self, tenant: str) -> None:
-        granted = self._ledger.lease(f"tenant:{tenant}", self._block, self.worker)
+        granted = self._ledger.lease(f"tenant:{tenant}", self._block, self.worker, self._tenants[tenant])
         with self._memory:
             self._tenants[tenant] += granted
+            self._blocks[tenant] = max(granted, 1)
 
     def _refill_nodes(self, scope: str, nodes: Int, num_nodes: int) -> None:
         assert self.node_cap is not None
@@ -92,7 +96,8 @@ class Leases:
 
     def _prefetch(self, tenant: str) -> None:
         """Fetch the next block in the background when the present one runs low."""
-        if self._block < 4 or self._tenants[tenant] * 4 > self._block or tenant in self._ahead:
+        block = self._blocks.get(tenant, self._block)
+        if block < 4 or self._tenants[tenant] * 4 > block or tenant in self._ahead:
             return
         task = asyncio.get_running_loop().create_task(self._fetch_ahead(tenant))
         self._ahead[tenant] = task

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from fastapi import Request, Response
 
-from edgeveil.serve.problems import LedgerUnavailable, Problem, as_problem
+from edgeveil.errors import LedgerUnavailable
+from edgeveil.serve.problems import AuditUnavailable, Problem, as_problem
 from edgeveil.serve.service import Service
 
 __all__ = ["Envelope", "Handler", "Shortcut", "problem_response", "read_body"]
@@ -111,13 +112,14 @@ class _Exchange:
         self._left = self._limit = self._body_limit()
         self._unread = b"transfer-encoding" in self._headers or self._headers.get(b"content-length", b"0") != b"0"
         self._status = 0
+        self._recorded = False
 
     def _body_limit(self) -> int:
         settings = self._service.settings
         return settings.max_snapshot_body if self._scope["path"] == "/v1/snapshots" else settings.max_body
 
     async def run(self) -> None:
-        started = time.perf_counter()
+        self._started = time.perf_counter()
         self._deadline = asyncio.get_running_loop().time() + self._service.settings.body_timeout
         try:
             declared = self._headers.get(b"content-length", b"0")
@@ -130,7 +132,7 @@ class _Exchange:
         except Exception as error:
             await self._fail(error)
         finally:
-            self._note(time.perf_counter() - started)
+            self._note()
 
     def _too_large(self) -> Problem:
         return Problem(413, "too_large", f"the body exceeds {self._limit} bytes; send less or use npz")
@@ -153,6 +155,8 @@ class _Exchange:
 
     async def _respond(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            if message["status"] < 400 and self._scope["path"] != "/healthz":
+                self._record(message["status"])  # no answer leaves without its line in the audit log
             self._status = message["status"]
             message["headers"] = [*message.get("headers", []), *_SAFE, (b"x-request-id", self.id.encode())]
             if self._unread:  # or the rest of the body would keep the connection busy
@@ -173,10 +177,21 @@ class _Exchange:
         await self._respond({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
-    def _note(self, seconds: float) -> None:
-        route = getattr(self._scope.get("route"), "path", "other")
-        self._service.metrics.request(route, self._status, seconds)
+    @property
+    def _route(self) -> str:
+        return str(getattr(self._scope.get("route"), "path", "other"))
+
+    def _record(self, status: int) -> None:
+        ms = round(1000 * (time.perf_counter() - self._started), 2)
         self._service.audit.write(
-            "request", id=self.id, method=self._scope["method"], route=route, status=self._status,
-            ms=round(1000 * seconds, 2), **self._facts,
-        )  # fmt: skip
+            "request", id=self.id, method=self._scope["method"], route=self._route, status=status, ms=ms, **self._facts
+        )
+        self._recorded = True
+
+    def _note(self) -> None:
+        self._service.metrics.request(self._route, self._status, time.perf_counter() - self._started)
+        if not self._recorded:
+            try:
+                self._record(self._status)
+            except AuditUnavailable as error:
+                log.error("request %s: %s", self.id, error)

@@ -9,8 +9,9 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from edgeveil.privacy.ledger.accounts import Account
+from edgeveil.privacy.ledger.units import UNLIMITED, from_units
 from edgeveil.serve.auth import Key
-from edgeveil.serve.ledger import UNLIMITED, Account, from_units
 
 __all__ = ["admin_page", "login_page"]
 

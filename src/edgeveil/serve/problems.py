@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgeveil.errors import BudgetExceeded, EdgeveilError, InputError
+from edgeveil.errors import BudgetExceeded, EdgeveilError, InputError, LedgerUnavailable
+from edgeveil.privacy.ledger.ledger import TokenReused, UnboundedSpend
 
-__all__ = ["LedgerUnavailable", "Problem", "QuotaExceeded", "as_problem"]
+__all__ = ["AuditUnavailable", "Problem", "QuotaExceeded", "as_problem"]
 
 
-class LedgerUnavailable(EdgeveilError):
-    """The ledger cannot be reached or did not confirm; nothing is answered (fail closed)."""
+class AuditUnavailable(LedgerUnavailable):
+    """The audit log cannot be written; nothing is answered (fail closed)."""
 
 
 class QuotaExceeded(EdgeveilError):
@@ -38,13 +39,18 @@ def as_problem(error: Exception) -> Problem:
     """The problem behind any exception; unexpected ones say nothing about their cause."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, AuditUnavailable):
+        return Problem(503, "audit_unavailable", "the audit log cannot be written: nothing is answered", retry_after=5)
     if isinstance(error, LedgerUnavailable):
         return Problem(503, "ledger_unavailable", "the ledger is unreachable, so nothing is answered", retry_after=5)
     if isinstance(error, QuotaExceeded):
         return Problem(429, "quota_exceeded", str(error))
     if isinstance(error, BudgetExceeded):
         facts = {k: float(getattr(error, k)) for k in ("cap", "spent", "asked", "short")}
+        facts = {} if isinstance(error, UnboundedSpend) else facts
         return Problem(409, "budget_exceeded", str(error), **facts)
+    if isinstance(error, TokenReused):
+        return Problem(409, "token_reused", str(error))
     if isinstance(error, InputError):
         return Problem(422, "bad_input", str(error))
     if isinstance(error, TimeoutError):

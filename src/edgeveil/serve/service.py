@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,16 +19,21 @@ from numpy.typing import NDArray
 from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import UsageError
 from edgeveil.privacy.guarantee import SEEDED
+from edgeveil.privacy.ledger.chain import Head
+from edgeveil.privacy.ledger.database import Database
+from edgeveil.privacy.ledger.heads import HeadFile, last_logged
+from edgeveil.privacy.ledger.ledger import Spend
+from edgeveil.privacy.ledger.overlap import Bill
+from edgeveil.privacy.ledger.units import from_units
 from edgeveil.release.release import Release
 from edgeveil.serve.auth import Key, KeyStore, key_id_of
 from edgeveil.serve.config import Settings
-from edgeveil.serve.database import Database
 from edgeveil.serve.engine import Change, Engine
 from edgeveil.serve.guard import PASS, Decision
 from edgeveil.serve.leases import Leases
-from edgeveil.serve.ledger import Ledger, Spend, from_units
+from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.policy import Answer, OutputPolicy
-from edgeveil.serve.problems import Problem
+from edgeveil.serve.problems import AuditUnavailable, Problem
 from edgeveil.serve.snapshots import SnapshotRequest, Snapshots
 from edgeveil.serve.telemetry import AuditLog, Metrics
 from edgeveil.serve.throttle import Throttle
@@ -66,7 +74,11 @@ class Service:
         self.leases = Leases(self.ledger, block=settings.lease_block, node_cap=node_cap, node_block=settings.node_block)
         caps = {settings.edge_set: settings.epsilon_cap, **settings.edge_sets}
         folder = settings.state / "snapshots"
-        self.snapshots = Snapshots(self.release, self.ledger, folder, settings.edge_set, caps, settings.feature_reach)
+        self.snapshots = Snapshots(
+            self.release, self.ledger, folder, settings.edge_set, caps, settings.feature_reach,
+            named="edge_set" in settings.model_fields_set,
+            tenants={name: frozenset(who) for name, who in settings.edge_set_tenants.items()},
+        )  # fmt: skip
         self.policy = OutputPolicy(settings.output, settings.decimals, settings.top_k, self.release.multilabel)
         self.metrics = Metrics()
         self.audit = AuditLog(settings.audit_path)
@@ -78,6 +90,7 @@ class Service:
         self._ready_answers: dict[str, Answer] = {}
         self._waiting = 0
         self._opened = False
+        self._ready_at = -math.inf
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -89,16 +102,27 @@ class Service:
             return
         torch.set_num_threads(1)
         DEFENCES.load()
+        self._open_ledger()
         self.snapshots.open()
         self._opened = True
         self.watch.guard(self.snapshots.base)
         self.audit.write("start", defence=self.release.defence, guarantee=self.release.guarantee.status)
 
-    def check_ready(self) -> None:
-        """Raise unless everything a request may need is loaded and the ledger answers."""
-        if not self._opened:
-            raise Problem(503, "starting", "the server is starting", retry_after=1)
-        self.database.secret()
+    def _open_ledger(self) -> None:
+        """Its key, and no older than any head that survived elsewhere; from here on every entry leaves its head."""
+        settings, beside = self.settings, HeadFile.beside(self.settings.release)
+        self.ledger.unlock(settings.key_path)
+        for head, where in ((beside.read(), beside.path), (last_logged(settings.audit_path), settings.audit_path)):
+            if head is not None:
+                self.ledger.check_head(head, str(where))
+
+        def witness(head: Head) -> None:
+            beside.write(head)
+            with contextlib.suppress(AuditUnavailable):  # the answer's own line fails too, and nothing leaves
+                self.audit.write("ledger", **head.to_json())
+
+        self.ledger.witness = witness
+        witness(self.ledger.head())
 
     async def close(self) -> None:
         """Return unused quota, keep the guard's scores, close files."""
@@ -108,9 +132,19 @@ class Service:
         finally:
             for pool in (self._pool, self.bodies, self._building):
                 pool.shutdown(wait=False, cancel_futures=True)
-            self.audit.write("stop")
+            with contextlib.suppress(AuditUnavailable):
+                self.audit.write("stop")
             self.audit.close()
             self.database.close()
+
+    def check_ready(self) -> None:
+        """Raise unless all methods are loaded and the ledger and the audit log can be written (tried once a second)."""
+        if not self._opened:
+            raise Problem(503, "starting", "the server is starting", retry_after=1)
+        if time.monotonic() - self._ready_at > 1.0:
+            self.database.check_writable()
+            self.audit.write("ready")
+            self._ready_at = time.monotonic()
 
     # -- callers --------------------------------------------------------------------------------------------------
 
@@ -147,6 +181,7 @@ class Service:
 
     async def predict(self, key: Key, query: Query) -> Answered:
         """Check, count, judge, answer. Nothing is counted for a query that is refused or fails."""
+        self.audit.check()
         engine = self.snapshots.ready(query.snapshot)
         if engine is None:
             engine = await self.load_snapshot(str(query.snapshot))
@@ -271,9 +306,12 @@ class Service:
 
     def refresh_metrics(self) -> bytes:
         """The metrics text with the ledger's present state."""
+        bills = self.ledger.bills()
         for account in self.ledger.accounts("epsilon"):
             if account.subject != "tenant:owner":
-                self.metrics.epsilon(account.subject, float(from_units(account.used)), float(from_units(account.cap)))
+                bill = bills.get(account.subject.removeprefix("edges:"), Bill(account.used))
+                spent = math.inf if bill.unbounded else float(from_units(bill.epsilon))
+                self.metrics.epsilon(account.subject, spent, float(from_units(account.cap)))
         return self.metrics.text()
 
 

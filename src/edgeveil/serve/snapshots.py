@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import secrets
 import shutil
 import threading
@@ -24,15 +25,22 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from edgeveil.defences.renew import renew, renewal_epsilon
-from edgeveil.errors import StorageError
+from edgeveil.errors import StorageError, UsageError
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import exact
+from edgeveil.privacy.ledger.edges import LIMIT, hash_edges
+from edgeveil.privacy.ledger.ledger import Spend
+from edgeveil.privacy.ledger.overlap import Bill
+from edgeveil.privacy.ledger.units import UNLIMITED, Cost, cost_of, to_units
+from edgeveil.release.identity import release_identity
 from edgeveil.release.release import Release
 from edgeveil.serve.engine import Engine, check_reach
-from edgeveil.serve.ledger import UNLIMITED, Ledger, Spend, to_units
+from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import Problem
 
 __all__ = ["SnapshotRequest", "Snapshots"]
+
+log = logging.getLogger("edgeveil")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +73,8 @@ class SnapshotRequest:
 class Snapshots:
     """The served release and its snapshots: engines in memory, releases on disk, charges in the ledger.
 
-    `caps` gives the epsilon of every edge set the operator has declared; no other can be charged.
+    `caps` gives the epsilon of every edge set the operator has declared; no other can be charged. `tenants` says who
+    may spend on an edge set, if not everybody. `named` is False when the operator left the edge set's name open.
     """
 
     def __init__(
@@ -76,9 +85,13 @@ class Snapshots:
         edge_set: str,
         caps: Mapping[str, float | None],
         reach: float = np.inf,
+        *,
+        tenants: Mapping[str, frozenset[str]] | None = None,
+        named: bool = True,
     ) -> None:
         self._release, self._ledger, self._folder = release, ledger, folder
-        self.edge_set, self._caps = edge_set, dict(caps)
+        self.edge_set, self._caps, self._named = edge_set, dict(caps), named
+        self._tenants = tenants or {}
         self.base, self._reach = Engine(release), reach
         self._engines: dict[str, Engine] = {}
         self._building = threading.Lock()
@@ -87,16 +100,38 @@ class Snapshots:
 
     def open(self) -> None:
         """Charge the served release itself (once), and check that disk and ledger tell the same story."""
-        own = self._release.guarantee.epsilon or 0.0
+        cost, sealed = cost_of(self._release.guarantee), self._ledger.key.seal(release_identity(self._release))
+        recorded = self._ledger.of_product(sealed)
+        if recorded is not None:
+            self._adopt(recorded)
         for edge_set, cap in self._caps.items():
-            self._open_edge_set(edge_set, cap, at_least=own if edge_set == self.edge_set else 0.0)
-        if own > 0:
-            name = fingerprint(self._release)
+            self._open_edge_set(edge_set, cap, cost if edge_set == self.edge_set and recorded is None else Cost())
+        if recorded is None and not cost.free:
             self._ledger.open_account("tenant:owner", "epsilon", UNLIMITED)
             self._ledger.spend(
                 tenant="owner", key_id="-", what=f"release {self._release.defence}", edge_set=self.edge_set,
-                epsilon=exact(own), token=f"release-{name}", digest=name,
+                epsilon=cost.epsilon, delta=cost.delta, unbounded=cost.unbounded, token=f"release-{sealed}",
+                digest=sealed,
             )  # fmt: skip
+        bill = self._ledger.bills().get(self.edge_set)
+        if bill is not None and bill.unbounded:
+            log.warning("nothing bounds what edge set %r has told (%s)", self.edge_set, bill.unbounded)
+        self._check_disk()
+
+    def _adopt(self, recorded: Spend) -> None:
+        """A release made under this ledger was charged when it was made; its edge set keeps the name it had then."""
+        if recorded.edge_set == self.edge_set:
+            return
+        if self._named:
+            raise UsageError(
+                f"this release is recorded as edge set {recorded.edge_set!r}, the settings call it {self.edge_set!r}: "
+                f"set edge_set = {recorded.edge_set!r}"
+            )
+        self._caps = {recorded.edge_set if name == self.edge_set else name: cap for name, cap in self._caps.items()}
+        self.edge_set = recorded.edge_set
+
+    def _check_disk(self) -> None:
+        """A snapshot that the ledger does not know means that the ledger is older than the data."""
         charged = {charge["id"] for charge in self._ledger.charges()}
         on_disk = {path.name for path in self._folder.glob("*") if (path / "manifest.json").is_file()}
         lost = sorted(name for name in on_disk - charged if not name.startswith("."))
@@ -106,11 +141,18 @@ class Snapshots:
                 "it would forget what was spent. Restore the latest ledger, or remove the snapshot for good"
             )
 
-    def _open_edge_set(self, edge_set: str, cap: float | None, at_least: float) -> None:
-        found = self._ledger.account(f"edges:{edge_set}")
-        if cap is None and found is not None:
+    def _open_edge_set(self, edge_set: str, cap: float | None, cost: Cost) -> None:
+        """Caps as the operator set them; without one, what is spent and the served release, and nothing more."""
+        found, bill = self._ledger.account(f"edges:{edge_set}"), self._ledger.bills().get(edge_set, Bill())
+        if edge_set != self.edge_set:
+            self._ledger.declare(edge_set, apart=frozenset({self.edge_set}))
+        self._ledger.declare(edge_set, tenants=self._tenants.get(edge_set))
+        if cap is None and (cost.unbounded or bill.unbounded) and (found is None or found.cap == UNLIMITED):
+            self._ledger.open_account(f"edges:{edge_set}", "epsilon", UNLIMITED)
             return
-        wanted = to_units(exact(at_least if cap is None else cap))
+        if cap is None and found is not None and found.cap < UNLIMITED:
+            return
+        wanted = bill.epsilon + to_units(cost.epsilon) if cap is None else to_units(exact(cap))
         self._ledger.open_account(f"edges:{edge_set}", "epsilon", max(wanted, 0 if found is None else found.used))
 
     # -- look up --------------------------------------------------------------------------------------------------
@@ -154,10 +196,12 @@ class Snapshots:
         """Charge, compute, save, enter; returns the snapshot and its charge."""
         self._check_features(request)
         graph = request.graph()
-        cost = renewal_epsilon(self._release, request.epsilon, graph)
+        cost, key = renewal_epsilon(self._release, request.epsilon, graph), self._ledger.key
+        edges = hash_edges(graph, key) if cost else None
         spend = self._ledger.spend(
-            tenant=tenant, key_id=key_id, what=f"snapshot {request.name}", epsilon=cost, token=token,
-            edge_set=self.check_edge_set(request.edge_set), digest=request.digest(),
+            tenant=tenant, key_id=key_id, what=f"snapshot {request.name}", epsilon=cost, token=token, edges=edges,
+            delta=exact(self._release.guarantee.delta) if cost else 0, large=graph.num_edges > LIMIT,
+            edge_set=self.check_edge_set(request.edge_set), digest=key.seal(request.digest()),
         )  # fmt: skip
         found = self._find(spend.id)
         if found is None:
@@ -229,13 +273,3 @@ def _manifest_digest(path: Path) -> str:
         return hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest()
     except OSError as error:
         raise StorageError(f"snapshot {path} cannot be read: {error.strerror or error}") from error
-
-
-def fingerprint(release: Release) -> str:
-    """Identity of a release by content, so that it is charged once however often it is served."""
-    state = hashlib.sha256(repr((release.defence, sorted(map(str, release.params.items())))).encode())
-    _, weights, structure = release.predictor.state()
-    for arrays in (weights, structure):
-        for name in sorted(arrays):
-            state.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
-    return state.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from edgeveil.errors import StorageError
+from edgeveil.serve.problems import AuditUnavailable
 
 __all__ = ["AuditLog", "Metrics"]
 
@@ -67,7 +69,10 @@ class Metrics:
 
 
 class AuditLog:
-    """Append-only JSON Lines (mode 0600). Lines are written whole; `durable` ones are on disk before going on."""
+    """Append-only JSON Lines (mode 0600). Lines are written whole; `durable` ones are on disk before going on.
+
+    A line that cannot be written whole raises `AuditUnavailable`, and what it was about must not leave the server.
+    """
 
     def __init__(self, path: Path) -> None:
         try:
@@ -76,14 +81,34 @@ class AuditLog:
         except OSError as error:
             raise StorageError(f"cannot write the audit log {path}: {error.strerror or error}") from error
         self._lock = threading.Lock()
+        self._failed = self._torn = False
+
+    def check(self) -> None:
+        """Raise `AuditUnavailable` if the last line failed and another one does too."""
+        if self._failed:
+            self.write("audit log writable")
 
     def write(self, event: str, durable: bool = False, **facts: Any) -> None:
         """Add one line: the event, the time and its facts."""
-        line = _encode({"at": round(time.time(), 3), "event": event, **facts})
+        line = _encode({"at": round(time.time(), 3), "event": event, **facts}).encode() + b"\n"
         with self._lock:
-            os.write(self._file, line.encode() + b"\n")
-            if durable:
-                os.fsync(self._file)
+            try:
+                self._append(line)
+                if durable:
+                    os.fsync(self._file)
+            except OSError as error:
+                self._failed = True
+                raise AuditUnavailable(f"the audit log cannot be written: {error.strerror or error}") from error
+            self._failed = False
+
+    def _append(self, line: bytes) -> None:
+        """One line; a full disk may take a part of it, which the next line must not continue."""
+        whole = b"\n" + line if self._torn else line
+        written = os.write(self._file, whole)
+        if written < len(whole):
+            self._torn = self._torn or written > 0
+            raise OSError(errno.ENOSPC, "no space left for the line")
+        self._torn = False
 
     def close(self) -> None:
         """Close the file."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import text
 
+from edgeveil.privacy.ledger.database import Database
 from edgeveil.serve.config import GuardSettings
-from edgeveil.serve.database import Database
 from edgeveil.serve.engine import Change, Engine
 from edgeveil.serve.guard import Decision, Guard
 

@@ -17,9 +17,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
-from edgeveil.errors import MissingExtra, UsageError
-from edgeveil.serve.migrations import LATEST, migrate
-from edgeveil.serve.problems import LedgerUnavailable
+from edgeveil.errors import LedgerUnavailable, MissingExtra, UsageError
+from edgeveil.privacy.ledger.migrations import LATEST, migrate
 
 __all__ = ["Database"]
 
@@ -60,7 +59,7 @@ class Database:
                 pool_timeout=self._timeout,
             )  # fmt: skip
         except ImportError as error:
-            raise MissingExtra("a PostgreSQL ledger", "serve") from error
+            raise MissingExtra("a PostgreSQL ledger", "ledger") from error
 
     def _migrate_once(self) -> None:
         if self._ready:
@@ -109,6 +108,11 @@ class Database:
             now = int(time.time())
             connection.execute(text("UPDATE meta SET value = :v WHERE name = 'clock'"), {"v": str(now)})
             return now
+
+    def check_writable(self) -> None:
+        """Write something, durably; raises `LedgerUnavailable` where a spend would."""
+        with self.write() as connection:
+            connection.execute(text("UPDATE meta SET value = value WHERE name = 'clock'"))
 
     def secret(self) -> bytes:
         """Random bytes made with the ledger, for signing the operator's cookies."""

@@ -47,8 +47,8 @@ Still different from the authors' setting, and part of any gap: their random str
 is taken in training mode, and details of their candidate lists that only running their code would show.
 """
 ABOUT_RELATIVES = """Cora, correct variants, attack through the model on 100 + 100 uniform pairs (GCN: LinkTeller,
-SAGE: LSA2). ε of gp-sound is for one undirected edge (half per list entry) and holds; the others' ε is claimed per
-entry and does not. *public*: features and labels as given; *private*: ε_x = ε_y = 3 as for the others.
+SAGE: LSA2). ε of gp-sound is for the two list entries of one edge, given the lists' lengths, and holds; the others' ε is claimed
+per entry and does not. *public*: features and labels as given; *private*: ε_x = ε_y = 3 as for the others.
 """
 ABOUT_GRIDS = "± of a mean over the grid is the deviation of its cells, each a mean over seeds.\n"
 ABOUT_TEXT = """## Facebook: the text's settings or the code's?

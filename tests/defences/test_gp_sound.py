@@ -80,8 +80,10 @@ def test_verify_would_catch_twice_the_budget() -> None:
 
 def test_the_guarantee_states_both_units() -> None:
     claim = BucketResponse(epsilon=4.0).mechanism_guarantee(None)
-    assert claim.epsilon == 4.0 and sum(c.epsilon for c in claim.charges) == 4
-    assert (claim.also[0].unit, claim.also[0].epsilon) == ("one entry of one node's neighbour list", 2.0)
+    assert claim.epsilon is None and claim.claimed_epsilon == 4.0 and sum(c.epsilon for c in claim.charges) == 4
+    assert claim.unit == BucketResponse.unit == "the two list entries of one edge, given the length of every list"
+    assert "No epsilon for one undirected edge follows" in claim.statement()
+    assert (claim.also[0].unit, claim.also[0].claimed_epsilon) == ("one entry of one node's neighbour list", 2.0)
     assert any("degree" in what for what in claim.not_protected) and "node features" in claim.not_protected
     private = BucketResponse(epsilon=4.0, epsilon_x=3.0, epsilon_y=3.0).mechanism_guarantee(None)
     assert "node features" not in private.not_protected and len(private.also) == 4
@@ -177,7 +179,11 @@ def test_parameters_of_the_wrong_kind_are_named(bad: dict[str, Any], word: str) 
 
 def test_release_and_bad_parameters() -> None:
     release = ev.defend(toy(), "gp-sound", epsilon=8.0, seed=0)
-    assert release.guarantee.epsilon == 8.0 and not release.contains_private_graph
+    assert (
+        release.guarantee.claimed_epsilon == 8.0
+        and release.guarantee.epsilon is None
+        and not release.contains_private_graph
+    )
     noisy = BucketResponse(epsilon=2.0, buckets=3, share=0.5).perturb(toy(), seed=0)
     assert noisy.dropped["buckets"] == 3 and noisy.directed.diagonal().sum() == 0
     for bad in ({"epsilon": math.inf}, {"epsilon": 1.0, "share": 2.0}, {"epsilon": 1.0, "buckets": 0}):

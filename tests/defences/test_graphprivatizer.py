@@ -231,7 +231,7 @@ def test_guarantees_are_honest(name: str) -> None:
     claim = mechanism.mechanism_guarantee(None)  # type: ignore[attr-defined]
     assert claim.epsilon is None and claim.status == ("none" if name == "lpgnn" else "refuted")
     assert claim.claimed_epsilon == (None if name == "lpgnn" else 2.0)
-    assert [(g.unit, g.epsilon) for g in claim.also] == [
+    assert [(g.unit, g.claimed_epsilon) for g in claim.also] == [
         ("one node's features", 3.0), ("one node's label", 3.0), ("one node's features and label", 6.0),
     ]  # fmt: skip
     bare = replace(mechanism, epsilon_x=math.inf, epsilon_y=math.inf)  # type: ignore[type-var]

@@ -17,7 +17,7 @@ from zoo import toy
 
 def test_the_two_node_budgets_add_up() -> None:
     found = make_defence("gp-t", epsilon=1.0, epsilon_x=3.0, epsilon_y=0.5).mechanism_guarantee(0)
-    by_unit = {part.unit: part.epsilon for part in found.also}
+    by_unit = {part.unit: part.claimed_epsilon for part in found.also}
     assert by_unit == {"one node's features": 3.0, "one node's label": 0.5, "one node's features and label": 3.5}
     assert found.epsilon is None and any("total of 4.5" in note for note in found.notes)
     alone = make_defence("gp-t", epsilon=1.0, epsilon_x=math.inf).mechanism_guarantee(0)

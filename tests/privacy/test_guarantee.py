@@ -9,13 +9,32 @@ import pytest
 
 from edgeveil.errors import InputError
 from edgeveil.privacy.budget import Charge
-from edgeveil.privacy.guarantee import SEEDED, Guarantee
+from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee
 
 
 def sound(**changes: Any) -> Guarantee:
     return Guarantee(
         **{"status": "sound", "claimed_epsilon": 4.0, "charges": (Charge("count", Fraction(1, 3)),), **changes}
     )
+
+
+def test_the_statement_says_what_epsilon_covers() -> None:
+    said = Guarantee(status="sound", claimed_epsilon=2.0, randomness=SECURE).statement()
+    assert "hiding all k edges of one person costs k times epsilon (k times 2)" in said
+    assert "degree, PageRank or embeddings" in said and "void this claim" in said
+    approximate = Guarantee(status="sound", claimed_epsilon=2.0, delta=1e-6, accountant="zcdp").statement()
+    assert "delta becomes k e^((k-1) 2) times 1e-06" in approximate
+    free = Guarantee(status="sound", claimed_epsilon=0.0).statement()
+    assert "Group privacy" not in free and "PageRank" in free  # an MLP on degrees reads edges after all
+    for silent in ({"status": "none"}, {"status": "refuted", "reason": "shown"}):
+        assert "PageRank" not in Guarantee(**silent).statement()  # type: ignore[arg-type]
+
+
+def test_only_one_undirected_edge_has_an_epsilon() -> None:
+    other = Guarantee(status="sound", claimed_epsilon=2.0, unit="one node's features")
+    assert other.epsilon is None and other.claimed_epsilon == 2.0 and "claimed epsilon 2" in repr(other)
+    assert other.to_json()["epsilon"] is None and Guarantee.from_json(other.to_json()) == other
+    assert "Group privacy" not in other.statement()
 
 
 def test_only_a_sound_guarantee_has_an_epsilon_to_rely_on() -> None:

@@ -57,6 +57,13 @@ def test_advice_in_one_line() -> None:
     assert public.cost == 0 and "pays for the release alone" in repr(public)
 
 
+def test_advice_leaves_out_what_promises_nothing_for_an_edge() -> None:
+    advice = ev.advise(toy(), defences=["gp-sound", "lapgraph"], epsilons=[8.0], nodes=40, floor=0.0)
+    assert [c.defence for c in advice.choices] == ["lapgraph"] and list(advice.left_out) == ["gp-sound"]
+    assert "gp-sound is left out: its epsilon is for the two list entries" in repr(advice)
+    assert advice.cost == 8  # it was not tried either
+
+
 def test_advice_for_two_graphs_states_the_sum_unless_asserted() -> None:
     two = {"defences": ["lapgraph"], "epsilons": [8.0], "nodes": 40, "floor": 0.0, "inference_graph": toy(seed=3)}
     advice = ev.advise(toy(), **two)

@@ -12,9 +12,10 @@ import pytest
 from edgeveil.errors import StorageError
 from edgeveil.report.collect import heatmaps, references
 from edgeveil.report.data import AuditData, label, read_audit, summarise, write_audit
-from edgeveil.report.figures import baselines
+from edgeveil.report.figures import baselines, epsilon_plot
 from edgeveil.report.page import render, write_report
 from edgeveil.report.style import DARK, LIGHT
+from edgeveil.report.terminal import table_rows
 from edgeveil.report.verdict import best_defence, sweet_spot, verdict
 
 
@@ -79,6 +80,20 @@ def test_the_sweet_spot_needs_both_sides_and_the_best_must_be_sound(audit: Audit
     assert sweet == {"LapGraph ε=8", "LPGNet-2 ε=4", "GP-t ε=1"}
     best = best_defence(cells)
     assert best is not None and best.label == "LPGNet-2 ε=4"
+
+
+def test_an_epsilon_in_another_unit_is_never_ranked(audit: AuditData) -> None:
+    """It would win here: most useful, nothing found. But its epsilon says nothing of one undirected edge."""
+    unit = "the two list entries of one edge, given the length of every list"
+    audit.rows.append(row("gp-sound", 1.0, 0.9, 0.0) | {"unit": unit})
+    cells = summarise(audit.rows)
+    best = best_defence(cells)
+    assert best is not None and best.label == "LPGNet-2 ε=4"
+    assert any(f"GP-sound is left out of the comparison: its epsilon is for {unit}" in w for w in verdict(audit, cells))
+    plot = epsilon_plot(audit, cells)
+    assert plot is not None and not any("GP-sound" in line[0] for line in plot.table)
+    shown = {line[0]: line for line in table_rows(audit, cells)[1]}["GP-sound ε=1"]
+    assert shown[-1] == "" and shown[-2] == "sound, not for one edge"
 
 
 def test_the_verdict_speaks_plainly(audit: AuditData) -> None:

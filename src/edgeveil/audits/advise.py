@@ -14,11 +14,13 @@ from fractions import Fraction
 from typing import Any
 
 from edgeveil.audits.audit import MIN_EDGES, AuditPlan
+from edgeveil.defences.base import DEFENCES
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import apply_split
 from edgeveil.privacy.budget import exact
+from edgeveil.runs.rows import comparable, why_left_out
 
-__all__ = ["Advice", "Choice", "advise", "choosing_cost", "conclude", "rank", "with_validation"]
+__all__ = ["Advice", "Choice", "advise", "choosing_cost", "conclude", "in_other_units", "rank", "with_validation"]
 
 THIN_RUNS = 3
 GIVEN = "the floor you gave"
@@ -53,6 +55,7 @@ class Advice:
     floor_is: str
     choices: list[Choice] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)  # defences that never reach the floor
+    left_out: dict[str, str] = field(default_factory=dict)  # defences whose epsilon is not for one edge: its unit
     cost: Fraction = Fraction(0)
     delta: float = 0.0  # sum over the models tried
     words: list[str] = field(default_factory=list)
@@ -69,6 +72,12 @@ def with_validation(graph: Graph, seed: int = 0) -> Graph:
     return apply_split(graph, "80:20", seed)
 
 
+def in_other_units(defences: Sequence[str]) -> dict[str, str]:
+    """Sound defences that promise nothing for one undirected edge, with their unit: not to be tried, nor ranked."""
+    classes = {name: DEFENCES.get(name) for name in defences}
+    return {n: c.unit for n, c in classes.items() if not comparable({"status": c.status, "unit": c.unit})}
+
+
 def choosing_cost(plan: AuditPlan) -> Fraction:
     """Sum of every epsilon that the choice tries on the private graph, runs included."""
     return sum((exact(e) for _, e, _ in plan.cells() if e is not None and math.isfinite(e)), Fraction(0))
@@ -81,6 +90,8 @@ def advise(results: Sequence[Mapping[str, Any]], floor: float | None = None) -> 
     delta: dict[str, float] = {}
     for result in results:
         row = result["rows"][0]
+        if not comparable(row):
+            continue
         if result["validation"] is not None:
             scores.setdefault((row["defence"], row["epsilon"]), []).append(float(result["validation"]))
         status[row["defence"]] = row["status"]
@@ -88,7 +99,9 @@ def advise(results: Sequence[Mapping[str, Any]], floor: float | None = None) -> 
     mlp = scores.get(("mlp", 0.0), scores.get(("mlp", None), []))
     said = GIVEN if floor is not None else "the MLP's validation utility"
     limit = floor if floor is not None else statistics.fmean(mlp) if mlp else math.nan
-    advice = Advice(limit, said, delta=math.fsum(r["rows"][0].get("delta") or 0.0 for r in results))
+    rows = [result["rows"][0] for result in results]
+    left_out = {r["defence"]: r["unit"] for r in rows if not comparable(r)}
+    advice = Advice(limit, said, left_out=left_out, delta=math.fsum(r.get("delta") or 0.0 for r in rows))
     for defence in dict.fromkeys(d for d, _ in scores if d not in ("none", "mlp")):
         grid = sorted((e, v) for (d, e), v in scores.items() if d == defence and e is not None)
         chosen = next(((e, v) for e, v in grid if statistics.fmean(v) > limit), None)
@@ -136,6 +149,7 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
                 f"Its release states epsilon {best.stated:g}: each of the two graphs pays {best.epsilon:g}, and an "
                 "edge may be in both unless you assert otherwise (setting inductive-different)."
             )
+    words += [f"{defence} is left out: {why_left_out(unit)}." for defence, unit in advice.left_out.items()]
     if plan.runs < THIN_RUNS:
         words.append(f"Evidence is thin: {plan.runs} run(s); repeat with --runs 5 before deciding.")
     if edges < MIN_EDGES:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES
-from edgeveil.defences.buckets import choose_plan
+from edgeveil.defences.buckets import Plan, choose_plan
 from edgeveil.defences.local import BOTH, FEATURES, ONE_ENTRY, Lists, LocalMechanism
 from edgeveil.defences.local_audit import rewired
 from edgeveil.defences.perturbed import directed_csr
@@ -26,7 +26,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import Budget, Charge, check_epsilon, exact
-from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
+from edgeveil.privacy.guarantee import DERIVED_FEATURES, SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
 from edgeveil.privacy.multibit import check_unit_range, multi_bit
 from edgeveil.privacy.noise import Noise, noise_for
@@ -37,10 +37,15 @@ from edgeveil.values import is_number, is_whole
 __all__ = ["BucketResponse", "response_matrix", "two_level_response"]
 
 Int = NDArray[np.int64]
+BOTH_ENTRIES = "the two list entries of one edge, given the length of every list"
 LISTS = "lists of the same lengths in which the two entries of one undirected edge become any other nodes"
+NO_EDGE_NOTE = (
+    "No epsilon for one undirected edge follows: an edge more or less changes the lengths of two lists, which are "
+    "released as they are, and whoever knows all other edges knows the last one from them; gp-edge has noisy lengths"
+)
 SWAP_NOTE = (
     "With list lengths public, two undirected graphs differ in at least two edges (a swap, four entries), which costs "
-    "twice this epsilon; whoever knows all other edges knows the last one from the lengths"
+    "twice this epsilon"
 )
 
 
@@ -79,8 +84,9 @@ def response_matrix(bucket: Int, first: float, second: float) -> NDArray[np.floa
 @DEFENCES.register("gp-sound")
 @dataclass(frozen=True, kw_only=True)
 class BucketResponse(LocalMechanism):
-    """`epsilon` is the cost of one undirected edge: its two list entries get epsilon/2 each.
+    """`epsilon` is for the two list entries of one edge, epsilon/2 each, given the length of every list.
 
+    That is no promise for one undirected edge, which changes lengths; `gp-edge` makes one.
     Features are public by default and the buckets come from them; with a finite epsilon_x the nodes send noisy
     features and the buckets come from those. buckets, share: number of buckets and the share of epsilon spent on the
     choice of bucket; None chooses both from the features and epsilon, never from edges. prune: the server keeps only
@@ -94,6 +100,7 @@ class BucketResponse(LocalMechanism):
     share: float | None = None
     prune: bool = True
 
+    unit: ClassVar[str] = BOTH_ENTRIES
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil, docs/graphprivatizer.md; after Joshi, Indri & Mishra, TMLR 2024"
     canary_silence: ClassVar[str] = "planting an edge lengthens two lists, and list lengths are public here"
@@ -115,10 +122,8 @@ class BucketResponse(LocalMechanism):
     def lists(self, graph: Graph, features: FeatureMatrix, noise: Noise) -> Lists:
         """All entries of all lists; pruning, self-loops and repeats that are dropped afterwards are post-processing."""
         plan = choose_plan(features, float(self.per_entry), self.buckets, self.share)
-        first = self.per_entry * exact(plan.share)
-        a = graph.adjacency
-        row = np.repeat(np.arange(graph.num_nodes), np.diff(a.indptr))
-        column = two_level_response(a.indices.astype(np.int64), plan.bucket, first, self.per_entry - first, noise)
+        row, entry = self.entries(graph, noise)
+        column = self.respond(entry, plan, noise)
         count = int(plan.bucket.max()) + 1
         same = plan.bucket[row] == plan.bucket[column]
         plausible = same if self.prune and same.any() and same.mean() > 1 / count else np.ones(len(row), dtype=bool)
@@ -133,13 +138,25 @@ class BucketResponse(LocalMechanism):
             "share_percent": round(100 * plan.share),
         }
 
+    def respond(self, entries: Int, plan: Plan, noise: Noise) -> Int:
+        """Every entry of every list goes through this, in a release and in an audit."""
+        first = self.per_entry * exact(plan.share)
+        return two_level_response(entries, plan.bucket, first, self.per_entry - first, noise)
+
+    def entries(self, graph: Graph, noise: Noise) -> tuple[Int, Int]:
+        """Who lists (row) and whom (entry), before the response; here the lists as they are."""
+        a = graph.adjacency
+        return np.repeat(np.arange(graph.num_nodes), np.diff(a.indptr)), a.indices.astype(np.int64)
+
+    def shown(self) -> tuple[str, ...]:
+        """Which data of a node are sent as they are."""
+        sent = (("node features", self.epsilon_x), ("node labels", self.epsilon_y))
+        return tuple(what for what, epsilon in sent if math.isinf(epsilon))
+
     def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
-        """Sound for edges, in two units: an undirected edge (epsilon) and one list entry (half of it)."""
+        """Sound in two units, both given the lists' lengths: the entries of one edge (epsilon) and one (half of it)."""
         noisy, entry = SECURE if seed is None else SEEDED, self.per_entry
         hidden = ("the length of every neighbour list (each node's degree)", "the set of nodes")
-        shown = [
-            what for what, e in (("node features", self.epsilon_x), ("node labels", self.epsilon_y)) if math.isinf(e)
-        ]
         per_entry = Guarantee(
             status="sound", claimed_epsilon=float(entry), unit=ONE_ENTRY, randomness=noisy,
             neighbouring="two lists of the same length that differ in one entry", not_protected=hidden,
@@ -147,20 +164,24 @@ class BucketResponse(LocalMechanism):
         return Guarantee(
             status="sound",
             claimed_epsilon=float(2 * entry),
+            unit=BOTH_ENTRIES,
             neighbouring=LISTS,
-            not_protected=(*hidden, *shown),
+            not_protected=(*hidden, *self.shown()),
             charges=tuple(Charge("two-level randomised response", entry, "graph") for _ in range(2)),
             composition="an undirected edge stands in the lists of both its ends, so it pays twice; the rest is "
             "post-processing",
             randomness=noisy,
             also=(per_entry, *self.node_guarantees(seed)),
-            notes=("Buckets are formed from features alone", SWAP_NOTE),
+            notes=("Buckets are formed from features alone", NO_EDGE_NOTE, SWAP_NOTE, DERIVED_FEATURES),
             reference=self.reference,
         )
 
     def renewal(self, seed: int | None = None) -> Renewal:
         """The new lists are sent once; new features of a release with private ones go through their noise first."""
-        return Renewal(2 * self.per_entry, self._renew, self._check_renewal)
+        return self._sent_again()
+
+    def _sent_again(self) -> Renewal:
+        return Renewal(exact(check_epsilon(self.epsilon)), self._renew, self._check_renewal)
 
     def _check_renewal(self, snapshot: Snapshot) -> None:
         if snapshot.fresh and not math.isinf(self.epsilon_x):
@@ -175,7 +196,7 @@ class BucketResponse(LocalMechanism):
             x = multi_bit(x, self.epsilon_x, noise_for(snapshot.noise_seed("features")))
             spent |= dict.fromkeys((FEATURES, BOTH), exact(self.epsilon_x))
         directed, _ = self.lists(snapshot.graph, x, noise_for(snapshot.noise_seed("lists")))
-        budget = Budget(2 * self.per_entry)
+        budget = Budget(exact(check_epsilon(self.epsilon)))
         for charge in self.mechanism_guarantee(snapshot.seed).charges:
             budget.enter(charge._replace(on=SNAPSHOT))
         guarantee = composed(old.guarantee, budget, snapshot.seed)
@@ -198,9 +219,8 @@ class BucketResponse(LocalMechanism):
         """The noisy entries of nodes 0 and 1, the two that the undirected edge 0-1 would fill."""
         entry = float(self.per_entry)
         plan = choose_plan(FeatureMatrix.wrap(graph.x), entry, self.buckets, self.share)
-        first = self.per_entry * exact(plan.share)
         values = np.concatenate([np.repeat(graph.neighbours(node), runs) for node in (0, 1)])
-        drawn = two_level_response(values, plan.bucket, first, self.per_entry - first, noise_for(rng))
+        drawn = self.respond(values, plan, noise_for(rng))
         return list(map(tuple, drawn.reshape(2, runs).T.tolist()))
 
     def canary_scores(self, graph: Graph, pairs: Int, rng: Seed) -> NDArray[np.float64]:

@@ -12,19 +12,26 @@ from edgeveil.errors import InputError
 from edgeveil.privacy.accountants import accountant
 from edgeveil.privacy.charges import Charge
 
-__all__ = ["ONE_EDGE", "SECURE", "SEEDED", "Guarantee", "Status"]
+__all__ = ["DERIVED_FEATURES", "ONE_EDGE", "SECURE", "SEEDED", "Guarantee", "Status"]
 
 Status = Literal["sound", "refuted", "none"]
 ONE_EDGE = "one undirected edge"
 SEEDED = "seeded: reproducible, not private"
 SECURE = "operating-system entropy"
 EDGE_NEIGHBOURS = "graphs on the same nodes, features and labels that differ in one undirected edge"
+DERIVED_FEATURES = (
+    "Node features and labels must not be computed from the edges: degree, PageRank or embeddings among them carry "
+    "edges past the noise and void this claim."
+)
 NOT_PROTECTED = ("node features", "node labels", "the set of nodes", "the number of nodes")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Guarantee:
-    """`epsilon` is a number only when `status` is ``sound``; a claim that fails keeps it as `claimed_epsilon`."""
+    """`epsilon` is a number only for a ``sound`` promise about one undirected edge, so that all of them compare.
+
+    A claim that fails, or one in another `unit`, keeps its figure as `claimed_epsilon`.
+    """
 
     status: Status
     claimed_epsilon: float | None = None
@@ -55,8 +62,8 @@ class Guarantee:
 
     @property
     def epsilon(self) -> float | None:
-        """The epsilon one may rely on: None unless the guarantee is sound."""
-        return self.claimed_epsilon if self.status == "sound" else None
+        """The epsilon one may rely on for one undirected edge: None unless the guarantee is sound and in that unit."""
+        return self.claimed_epsilon if self.status == "sound" and self.unit == ONE_EDGE else None
 
     def __repr__(self) -> str:
         claim = "" if self.claimed_epsilon is None else f", claimed epsilon {self.claimed_epsilon:g}"
@@ -78,6 +85,7 @@ class Guarantee:
             parts.append(f"Composition: {self.composition}.")
         if self.status == "sound":
             parts.append(f"Not protected: {', '.join(self.not_protected)}.")
+            parts += self._edges_in_words() if self.unit == ONE_EDGE else []
             parts.append(f"Randomness: {self.randomness}.")
             if self.randomness == SEEDED:
                 parts.append("Whoever knows or guesses the seed can undo the noise, so this run must not be published.")
@@ -86,6 +94,16 @@ class Guarantee:
         if self.reference:
             parts.append(f"Reference: {self.reference}.")
         return " ".join(parts)
+
+    def _edges_in_words(self) -> list[str]:
+        """What epsilon of one edge means for a person, and what would void it."""
+        derived = DERIVED_FEATURES
+        if not self.claimed_epsilon:
+            return [derived]
+        group = f"k times {self.claimed_epsilon:g}"
+        if self.delta:
+            group += f", and delta becomes k e^((k-1) {self.claimed_epsilon:g}) times {self.delta:g}"
+        return [f"Group privacy: hiding all k edges of one person costs k times epsilon ({group}).", derived]
 
     def _claim(self) -> str:
         reason = f" {self.reason.rstrip('.')}." if self.reason else ""

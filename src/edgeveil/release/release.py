@@ -134,7 +134,10 @@ class Release:
 
     def __repr__(self) -> str:
         twin = " (synthetic twin)" if self.is_twin else ""
-        claim = f"epsilon {self.guarantee.epsilon:g}" if self.guarantee.epsilon is not None else "no guarantee"
+        promise = self.guarantee
+        claim = f"epsilon {promise.epsilon:g}" if promise.epsilon is not None else "no guarantee"
+        if promise.status == "sound" and promise.epsilon is None:
+            claim = f"epsilon {promise.claimed_epsilon:g} for {promise.unit}"
         return f"Release({self.defence}, {self.model} on {self.dataset}{twin}, {self.num_nodes:,} nodes, {claim})"
 
     def _repr_html_(self) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgeveil.audits.advise import Advice, choosing_cost, conclude, with_validation
+from edgeveil.audits.advise import Advice, choosing_cost, conclude, in_other_units, with_validation
 from edgeveil.audits.advise import advise as choose
 from edgeveil.audits.audit import AuditPlan, check_plan, run_audit, with_default_split
 from edgeveil.audits.claim_checks import verify_plan
@@ -143,7 +143,8 @@ def make_advice(
     split_seed: int = 0,
 ) -> tuple[Advice, list[dict[str, Any]]]:
     """Choose on validation data, then train and attack what was chosen; the advice and the rows behind it."""
-    others = tuple(d for d in plan.defences if d not in ("mlp", "none"))
+    left_out = in_other_units(plan.defences)
+    others = tuple(d for d in plan.defences if d not in ("mlp", "none", *left_out))
     plan = replace(plan, defences=("mlp", *others), attacks=())
     check_plan(replace(plan, attacks=attacks), inference or private)
     ground = with_validation(private if public is None else with_default_split(public, split_seed), split_seed)
@@ -153,6 +154,7 @@ def make_advice(
     advice = choose(results, floor)
     if advice.floor != advice.floor:
         raise InputError("no floor: there are no validation nodes to score the MLP on; give a floor or another split")
+    advice.left_out |= left_out
     if public is None:
         advice.cost = choosing_cost(plan)
     rows = []

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.errors import StorageError
+from edgeveil.privacy.guarantee import ONE_EDGE
+from edgeveil.runs.rows import comparable
 
 __all__ = ["AuditData", "Cell", "label", "leakage", "read_audit", "summarise", "write_audit"]
 
@@ -24,6 +26,7 @@ NAMES = {
     "gp-t": "GP-t",
     "gp-m": "GP-m",
     "gp-sound": "GP-sound",
+    "gp-edge": "GP-edge",
     "rr": "2-hop RR",
     "lpgnn": "LPGNN",
     "unknown": "this model",
@@ -69,6 +72,17 @@ class Cell:
     queries: float
     runs: int
     delta: float | None = None
+    unit: str = ONE_EDGE
+
+    @property
+    def comparable(self) -> bool:
+        """Whether its epsilon may be ranked with others."""
+        return comparable({"status": self.status, "unit": self.unit})
+
+    @property
+    def promise(self) -> str:
+        """Status for a table; a sound promise in another unit says so."""
+        return self.status if self.comparable else f"{self.status}, not for one edge"
 
     @property
     def label(self) -> str:
@@ -121,6 +135,7 @@ def _cell(defence: str, epsilon: float | None, model: str, members: list[dict[st
         average_precision=_mean([r.get("average_precision") for r in part]),
         queries=_mean([r.get("queries") for r in part]),
         runs=len({r.get("seed") for r in members}),
+        unit=str(members[0].get("unit") or ONE_EDGE),
         delta=max((r["delta"] for r in members if r.get("delta") is not None), default=None),
     )
 

@@ -60,7 +60,7 @@ def tradeoff_plot(cells: Sequence[Cell]) -> Plot | None:
         axes.legend(loc="upper center", bbox_to_anchor=(0.46, -0.14), ncols=3, fontsize=9.5)
         _name_epsilons(figure, axes, known)
         title = "What each defence keeps and what it gives away"
-        table = [(c.label, f"{c.utility:.3f}", percent(c.leakage, 1), c.attack, c.status) for c in known]
+        table = [(c.label, f"{c.utility:.3f}", percent(c.leakage, 1), c.attack, c.promise) for c in known]
         described = "; ".join(f"{t[0]}: utility {t[1]}, leakage {t[2]}" for t in table)
         svg = to_svg(figure, "tradeoff", title, described)
     caption = (
@@ -100,7 +100,7 @@ def _name_epsilons(figure: Any, axes: Any, cells: Sequence[Cell]) -> None:
 
 def epsilon_plot(data: AuditData, cells: Sequence[Cell]) -> Plot | None:
     """Utility and leakage against epsilon, with the undefended model and the MLP as lines (LinkTeller Fig. 3)."""
-    noisy = [c for c in cells if c.epsilon is not None and c.epsilon > 0 and not math.isinf(c.epsilon)]
+    noisy = [c for c in cells if c.comparable and c.epsilon and not math.isinf(c.epsilon)]
     if not noisy:
         return None
     bare, mlp = baselines(cells)

@@ -118,7 +118,7 @@ def _summary(cell: Any, sweet: bool, best: bool) -> dict[str, Any]:
         "auc": "–" if math.isnan(cell.auc) else f"{cell.auc:.3f}",
         "ap": "–" if math.isnan(cell.average_precision) else f"{cell.average_precision:.3f}",
         "status": cell.status,
-        "promise": f"{cell.status}, δ = {cell.delta:g}" if cell.delta else cell.status,
+        "promise": f"{cell.promise}, δ = {cell.delta:g}" if cell.delta else cell.promise,
         "sweet": sweet,
         "best": best,
         "runs": cell.runs,

@@ -27,7 +27,7 @@ def table_rows(data: AuditData, cells: Sequence[Cell]) -> tuple[list[str], list[
         star = "★ best" if cell == best else "★" if sweet_spot(cell, bare, mlp) else ""
         body.append([
             cell.label, _number(cell.utility), percent(cell.leakage, 1), cell.attack, _number(cell.auc),
-            _number(cell.average_precision), cell.status, star,
+            _number(cell.average_precision), cell.promise, star,
         ])  # fmt: skip
     if data.settings.get("existing"):
         keep = [i for i, title in enumerate(head) if title not in ("utility", "sweet spot")]

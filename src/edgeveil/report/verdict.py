@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.report.data import AuditData, Cell, label
 from edgeveil.report.figures import baselines, percent
+from edgeveil.runs.rows import why_left_out
 
 __all__ = ["best_defence", "sweet_spot", "verdict"]
 
 
 def sweet_spot(cell: Cell, bare: Cell | None, mlp: Cell | None) -> bool:
-    """Better than the MLP in utility and better than the undefended model in leakage (LPGNet section 5.3)."""
-    if bare is None or mlp is None or cell.defence in ("none", "mlp"):
+    """Better than the MLP in utility and better than the undefended model in leakage (LPGNet section 5.3).
+
+    A release whose epsilon is not for one undirected edge is not in the running.
+    """
+    if bare is None or mlp is None or cell.defence in ("none", "mlp") or not cell.comparable:
         return False
     return cell.utility > mlp.utility and cell.leakage < bare.leakage
 
@@ -60,6 +64,8 @@ def verdict(data: AuditData, cells: Sequence[Cell]) -> list[str]:
     refuted = list(dict.fromkeys(label(c.defence, None) for c in cells if c.status == "refuted"))
     if refuted:
         lines.append(f"{', '.join(refuted)} claims a privacy guarantee that does not hold: do not rely on its ε.")
+    others = {label(c.defence, None): c.unit for c in cells if not c.comparable}
+    lines += [f"{name} is left out of the comparison: {why_left_out(unit)}." for name, unit in others.items()]
     lines += _caveats(data, cells)
     return lines
 
@@ -82,6 +88,8 @@ def _existing(cell: Cell, data: AuditData) -> str:
         "Its claimed guarantee is refuted." if cell.status == "refuted"
         else "It promises nothing: other attacks may find more."
     )  # fmt: skip
+    if not cell.comparable:
+        promise = f"Its guarantee is for {cell.unit}: it bounds no attack on whether an edge is there."
     return f"{name} {_leak(cell, format(data.settings['nodes'], ','))} {promise}"
 
 
@@ -91,8 +99,8 @@ def _nothing_helps(cells: Sequence[Cell], bare: Cell, mlp: Cell) -> str:
             f"The MLP, which never reads an edge, is as useful ({mlp.utility:.3f} against {bare.utility:.3f}): "
             "do not use the graph."
         )
-    if all(c.defence in ("none", "mlp") or c.status != "sound" for c in cells):
-        return "No defence with a sound guarantee was tried."
+    if all(c.defence in ("none", "mlp") or c.status != "sound" or not c.comparable for c in cells):
+        return "No defence with a sound guarantee for one undirected edge was tried."
     return (
         "No sound defence tried here is both more useful than the MLP and more private than the undefended model: "
         "do not use the graph at these ε, or spend a larger one."

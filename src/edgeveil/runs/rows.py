@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from edgeveil.errors import InputError
+from edgeveil.privacy.guarantee import ONE_EDGE
 
 if TYPE_CHECKING:
     from edgeveil.release.release import Release
@@ -100,6 +101,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def comparable(row: Mapping[str, Any]) -> bool:
+    """Whether a row's epsilon may be ranked: a sound promise in another unit must not stand beside one for an edge."""
+    return row.get("status") != "sound" or row.get("unit") in (None, ONE_EDGE)
+
+
+def why_left_out(unit: str) -> str:
+    """The reason to print where a release is not ranked."""
+    return f"its epsilon is for {unit}, not for {ONE_EDGE}, and does not compare with the others"
 
 
 def release_labels(release: Release, *, split: str | None = None, seed: int | None = None) -> dict[str, Any]:

@@ -138,7 +138,9 @@ def _add_predict(app: FastAPI, service: Service) -> Handler:
             query = parse_predict(kind, body, 8 * service.settings.max_body)
         got = await service.predict(key, query)
         request.state.audit.update(rows=len(got.nodes), computed=got.computed)
-        facts = {"charged": {"queries": 1, "epsilon": 0}}
+        facts: dict[str, Any] = {"charged": {"queries": 1, "epsilon": 0}}
+        if got.alone:
+            facts["alone"] = True
         accept = request.headers.get("accept", "")
         if len(got.nodes) > 512:
             content, media = await _aside(service, encode_answer, accept, got.answer, got.nodes, facts)

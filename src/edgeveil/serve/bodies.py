@@ -51,6 +51,7 @@ class PredictAnswer(BaseModel):
     classes: list[list[int]] | None = None
     labels: list[int] | list[list[int]] | None = None
     charged: Charged
+    alone: bool = Field(False, description="Each node was answered as if its own row alone had changed.")
 
 
 class QuoteRequest(BaseModel):

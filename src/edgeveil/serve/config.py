@@ -35,6 +35,13 @@ class GuardSettings(BaseModel):
     only_unprotected: bool = Field(
         default=True, description="Only log for releases with a sound guarantee: there, queries reveal nothing more."
     )
+    cross_readings: int = Field(
+        default=0, ge=0, description="Times one tenant may read a node while other rows differ from the stored ones."
+    )
+    cross_readings_all: int = Field(default=8, ge=0, description="The same for all tenants together.")
+    own_readings: int = Field(
+        default=32, ge=0, description="Times one tenant may read a node under a change of its own row alone."
+    )
     near: float = Field(
         default=0.35, gt=0, lt=1, description="Relative change of a row below which it counts as a probe."
     )

@@ -105,6 +105,23 @@ class Engine:
             return self._update.changed(*_sorted(change), asked)
         return self.release.predict(change.rows, change.nodes)[asked]
 
+    def alone(self, asked: Int, change: Change) -> Float:
+        """Logits of every asked node as if its own row alone had changed: none shows another's change."""
+        out = self.base[asked]
+        place = {int(node): i for i, node in enumerate(change.nodes)}
+        mine = [(at, place[int(node)]) for at, node in enumerate(asked) if int(node) in place]
+        most = 1024 if self._update is not None else 64
+        if len(mine) > most:
+            raise Problem(413, "too_many_nodes", f"this server answers for {most} changed nodes at a time; split it")
+        with np.errstate(over="ignore", invalid="ignore"):
+            for at, i in mine:
+                node, row = change.nodes[i : i + 1], change.rows[i : i + 1]
+                if self._update is not None:
+                    out[at] = self._update.changed(node, row, node)[0]
+                else:
+                    out[at] = self.release.predict(row, node)[node[0]]
+        return out
+
     def _rowwise(self, asked: Int, change: Change) -> Float:
         out = self.base[asked]
         place = np.full(self.num_nodes, -1, np.int64)

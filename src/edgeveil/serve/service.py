@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -29,11 +29,13 @@ from edgeveil.release.release import Release
 from edgeveil.serve.auth import Key, KeyStore, key_id_of
 from edgeveil.serve.config import Settings
 from edgeveil.serve.engine import Change, Engine
+from edgeveil.serve.exposure import recoverable_edges
 from edgeveil.serve.guard import PASS, Decision
 from edgeveil.serve.leases import Leases
 from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.policy import Answer, OutputPolicy
 from edgeveil.serve.problems import AuditUnavailable, Problem
+from edgeveil.serve.readings import Limits, Readings
 from edgeveil.serve.snapshots import SnapshotRequest, Snapshots
 from edgeveil.serve.telemetry import AuditLog, Metrics
 from edgeveil.serve.throttle import Throttle
@@ -56,6 +58,7 @@ class Answered:
     nodes: NDArray[np.int64]
     decision: Decision
     computed: bool
+    alone: bool = False
 
 
 class Service:
@@ -70,7 +73,10 @@ class Service:
         self.ledger = Ledger(self.database)
         self.keys = KeyStore(self.database, memory=settings.key_memory)
         self.watch = Watch(self.database, settings.guard)
-        node_cap = settings.guard.node_limit
+        guard = settings.guard
+        limits = Limits(guard.cross_readings, guard.cross_readings_all, guard.own_readings)
+        self.readings = Readings(self.database, settings.edge_set, limits)
+        node_cap = guard.node_limit
         self.leases = Leases(self.ledger, block=settings.lease_block, node_cap=node_cap, node_block=settings.node_block)
         caps = {settings.edge_set: settings.epsilon_cap, **settings.edge_sets}
         folder = settings.state / "snapshots"
@@ -104,6 +110,8 @@ class Service:
         DEFENCES.load()
         self._open_ledger()
         self.snapshots.open()
+        self.readings.open()
+        self._warn_of_exposure()
         self._opened = True
         self.watch.guard(self.snapshots.base)
         self.audit.write("start", defence=self.release.defence, guarantee=self.release.guarantee.status)
@@ -123,6 +131,21 @@ class Service:
 
         self.ledger.witness = witness
         witness(self.ledger.head())
+
+    def _warn_of_exposure(self) -> None:
+        engine = self.snapshots.base
+        if engine.rowwise or engine.release.guarantee.status == "sound" or not self.is_open(engine):
+            return
+        allowed = self.readings.limits.cross_all if self.readings.limits.cross else 0
+        questions = allowed if self.is_bounded(engine) else None
+        found, total = recoverable_edges(engine.release, questions)
+        said = "any number of cross-readings" if questions is None else f"{questions} cross-readings of every node"
+        log.warning(
+            "changed features are open on a release without a sound guarantee: %s (guard.cross_readings, "
+            "cross_readings_all) recover about %d of %d edges, and similar answers hint at more. What holds against "
+            "any number of tenants is a release with a sound guarantee: edgeveil release --defence lapgraph",
+            said, found, total,
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Return unused quota, keep the guard's scores, close files."""
@@ -203,23 +226,36 @@ class Service:
         asked = engine.asked(query)
         counted = asked if change is not None or query.induced else None
         await self.leases.take(key.tenant, engine.name, counted, engine.num_nodes)
+        alone = False
         try:
             decision = await self._judge(key, engine, query, change, asked)
             if decision.delay:
                 await asyncio.sleep(decision.delay)
-            logits = await self._run(engine.answer, query, change)
+            if change is not None and self.is_bounded(engine):
+                alone = await asyncio.to_thread(self.readings.take, key.tenant, change, asked) == "alone"
+            if alone and change is not None:
+                logits = await self._run(engine.alone, asked, change)
+            else:
+                logits = await self._run(engine.answer, query, change)
         except BaseException:
             self.leases.undo(key.tenant, engine.name, counted)
             raise
         if not np.isfinite(logits).all():  # counted: where an answer overflows tells who the neighbours are
             await self._overflowed(key)
-        return self._answered(logits, asked, decision, change is not None or query.induced)
+        answered = self._answered(logits, asked, decision, change is not None or query.induced)
+        return replace(answered, alone=alone)
 
     def is_open(self, engine: Engine) -> bool:
         """Whether an engine answers under changed features: that cannot show edges, or the operator has said so."""
         if engine.rowwise or engine.release.guarantee.status == "sound":
             return self.settings.changed_features is not False
         return self.settings.changed_features is True
+
+    def is_bounded(self, engine: Engine) -> bool:
+        """Whether readings under changed features are counted: where they can show edges, if the guard may refuse."""
+        guard = self.settings.guard
+        protected = engine.release.guarantee.status == "sound" and guard.only_unprotected
+        return guard.action == "refuse" and not protected and not engine.rowwise
 
     async def _overflowed(self, key: Key) -> None:
         self.metrics.guard("overflow", "refuse")

@@ -158,15 +158,16 @@ def encode_answer(accept: str, answer: Answer, nodes: NDArray[np.int64], facts: 
     arrays = answer.arrays()
     if NPZ in accept:
         buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, nodes=nodes, kind=np.array(answer.kind), **arrays)
+        alone = {"alone": np.array(True)} if facts.get("alone") else {}
+        np.savez(buffer, allow_pickle=False, nodes=nodes, kind=np.array(answer.kind), **alone, **arrays)
         return buffer.getvalue(), NPZ
     if ARROW in accept:
-        return _write_arrow(answer, nodes), ARROW
+        return _write_arrow(answer, nodes, bool(facts.get("alone"))), ARROW
     body = {"kind": answer.kind, "nodes": nodes.tolist(), **{k: v.tolist() for k, v in arrays.items()}, **facts}
     return _encode(body).encode(), JSON
 
 
-def _write_arrow(answer: Answer, nodes: NDArray[np.int64]) -> bytes:
+def _write_arrow(answer: Answer, nodes: NDArray[np.int64], alone: bool) -> bytes:
     try:
         import pyarrow as pa
     except ImportError:
@@ -174,7 +175,7 @@ def _write_arrow(answer: Answer, nodes: NDArray[np.int64]) -> bytes:
     columns = {"nodes": pa.array(nodes)}
     for name, part in answer.arrays().items():
         columns[name] = pa.array(part) if part.ndim == 1 else pa.array(list(part))
-    table = pa.table(columns).replace_schema_metadata({"kind": answer.kind})
+    table = pa.table(columns).replace_schema_metadata({"kind": answer.kind, "alone": str(alone).lower()})
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

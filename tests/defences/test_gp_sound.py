@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 import edgeveil as ev
 from edgeveil.defences.buckets import choose_plan, embed, expected_likeness, k_means
+from edgeveil.defences.gp_edge import EdgeBucketResponse
 from edgeveil.defences.gp_sound import BucketResponse, response_matrix, two_level_response
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.privacy.ledger.units import cost_of
 from edgeveil.privacy.noise import noise_for
 from edgeveil.privacy.verify import verify
 from zoo import toy
@@ -87,6 +89,13 @@ def test_the_guarantee_states_both_units() -> None:
     assert any("degree" in what for what in claim.not_protected) and "node features" in claim.not_protected
     private = BucketResponse(epsilon=4.0, epsilon_x=3.0, epsilon_y=3.0).mechanism_guarantee(None)
     assert "node features" not in private.not_protected and len(private.also) == 4
+
+
+def test_a_ledger_counts_it_as_unbounded_and_the_edge_variant_by_its_epsilon() -> None:
+    assert (
+        "bounds nothing for one undirected edge" in cost_of(BucketResponse(epsilon=4.0).mechanism_guarantee()).unbounded
+    )
+    assert cost_of(EdgeBucketResponse(epsilon=4.0).mechanism_guarantee()).epsilon == 4
 
 
 def test_buckets_never_read_an_edge() -> None:

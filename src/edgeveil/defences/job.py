@@ -235,7 +235,7 @@ def _evolving(graph: Graph, inference: Graph | None) -> tuple[Graph, Graph]:
     if inference.num_nodes != graph.num_nodes:
         raise InputError(
             f"inductive-evolving needs shared node ids, but the graphs have {graph.num_nodes} and "
-            f"{inference.num_nodes} nodes; give both all nodes, or use inductive-different"
+            f"{inference.num_nodes} nodes; give both all nodes, or name no setting: epsilon is then the sum over both"
         )
     missing = int((~np.isin(graph.edge_ranks, inference.edge_ranks)).sum())
     if missing:

@@ -19,7 +19,7 @@ import numpy as np
 import edgeveil as ev
 from edgeveil.errors import DatasetUnavailable
 from edgeveil.seeds import stream
-from edgeveil.serve.choose import choose_limit, demand_of, f1_of, leak_at, limit_table
+from edgeveil.serve.choose import choose_limit, demand_of, leak_at, limit_table
 from edgeveil.serve.config import GuardSettings
 from edgeveil.serve.engine import Engine
 from edgeveil.serve.trial import HONEST, Bench, GuardedTarget, honest_sessions
@@ -62,6 +62,12 @@ def community(graph: ev.Graph, size: int, seed: int) -> Any:
     return rng.permutation(np.array(list(found)))
 
 
+def f1_of(result: ev.AttackResult, truth: ev.Graph) -> float:
+    """F1 when as many pairs are named as there are edges among them."""
+    edges = truth.has_edges(result.pairs[0], result.pairs[1])
+    return float(ev.metrics.at_belief(result.scores, edges, float(edges.mean()))["f1"])
+
+
 def attack_row(engine: Engine, truth: ev.Graph, name: str, size: int, seeds: range) -> dict[str, Any]:
     """One attack with and without the guard, over several sets of nodes."""
     method, params, keys = ATTACKS[name]
@@ -76,8 +82,8 @@ def attack_row(engine: Engine, truth: ev.Graph, name: str, size: int, seeds: ran
         figures["answered"].append(guarded.answered)
         figures["caught"].append(guarded.first_alarm is not None)
         figures["alarm"].append(guarded.first_alarm or np.nan)
-        figures["f1"].append(f1_of(before.scores, before.pairs, truth))
-        figures["f1_guarded"].append(0.0 if after is None else f1_of(after.scores, after.pairs, truth))
+        figures["f1"].append(f1_of(before, truth))
+        figures["f1_guarded"].append(0.0 if after is None else f1_of(after, truth))
     return {"attack": name, **{key: float(np.nanmean(values)) for key, values in figures.items()}}
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from edgeveil import metrics as metrics
     from edgeveil.attacks.api import attack as attack
     from edgeveil.attacks.base import AttackResult as AttackResult
+    from edgeveil.audits.advise import advise as advise
     from edgeveil.defences.api import defend as defend
     from edgeveil.defences.edgerand import EdgeRand as EdgeRand
     from edgeveil.defences.graphprivatizer import GraphPrivatizer as GraphPrivatizer
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from edgeveil.release.release import Release as Release
     from edgeveil.release.target import AttackerView as AttackerView
     from edgeveil.release.target import Target as Target
-    from edgeveil.report.api import Audit as Audit
-    from edgeveil.report.api import advise as advise
-    from edgeveil.report.api import audit as audit
+    from edgeveil.report.audit_report import Audit as Audit
+    from edgeveil.report.audit_report import audit as audit
 
 _HOMES = {
     "Graph": "edgeveil.graph.graph",
@@ -45,9 +45,9 @@ _HOMES = {
     "AttackResult": "edgeveil.attacks.base",
     "Budget": "edgeveil.privacy.budget",
     "Guarantee": "edgeveil.privacy.guarantee",
-    "Audit": "edgeveil.report.api",
-    "audit": "edgeveil.report.api",
-    "advise": "edgeveil.report.api",
+    "Audit": "edgeveil.report.audit_report",
+    "audit": "edgeveil.report.audit_report",
+    "advise": "edgeveil.audits.advise",
 }
 _MODULES = ("metrics",)
 

@@ -12,16 +12,21 @@ import numpy as np
 import pytest
 
 import edgeveil as ev
-from edgeveil.audits.advise import advise, choosing_cost, conclude, rank
-from edgeveil.audits.audit import AuditPlan, audit_task, audit_tasks, choose_nodes, run_audit
-from edgeveil.audits.existing_models import leak_only
+from edgeveil.audits.advise import choose, choosing_cost, conclude, rank
+from edgeveil.audits.audit import AuditPlan, Found, graphs_of, run_audit
+from edgeveil.audits.existing_models import audit_existing
 from edgeveil.audits.exposed_edges import write_exposed
-from edgeveil.audits.leak import degree_bins, measure_leak
 from edgeveil.errors import InputError
 from edgeveil.report.collect import collect
 from edgeveil.report.page import render
+from edgeveil.runs.details import degree_bins
 from edgeveil.runs.executors import Serial
+from edgeveil.runs.measure import measure
+from edgeveil.runs.records import Record
 from edgeveil.runs.rows import FIELDS
+from edgeveil.runs.store import Store
+from edgeveil.runs.sweep import prepare
+from edgeveil.runs.tasks import Outcome
 from zoo import toy
 
 PLAN = AuditPlan(
@@ -33,38 +38,67 @@ def test_defences_without_epsilon_appear_once() -> None:
     assert [(n, e) for n, e, _ in PLAN.cells()] == [("none", None), ("mlp", None), ("lapgraph", 2.0), ("lapgraph", 8.0)]
 
 
-def test_a_task_is_a_pure_function_with_contract_rows() -> None:
-    graph = toy()
-    task = audit_tasks(PLAN, {"graph": graph})[0]
-    first, second = (audit_task(task.config, {"graph": graph}) for _ in range(2))
+class Heard:
+    """What a sweep told of its progress."""
+
+    def __init__(self) -> None:
+        self.finished, self.outcomes = -1, 0
+
+    def begin(self, total: int, finished: int) -> None:
+        self.finished = finished
+
+    def advance(self, outcome: Outcome, left: float | None) -> None:
+        self.outcomes += 1
+
+    def interrupted(self, finished: int, total: int) -> None:
+        raise AssertionError
+
+
+def audited(plan: AuditPlan, graph: ev.Graph, path: Path, heard: Heard | None = None) -> Found:
+    with Store(path) as store:
+        return run_audit(plan, graph, None, Serial(), store, heard)
+
+
+def test_a_run_is_a_pure_function_with_contract_rows() -> None:
+    graphs = graphs_of(toy(), None)
+    config = PLAN.configs(graphs)[0]
+    first, second = (measure(config, graphs) for _ in range(2))
     times = ("seconds_train", "seconds_attack")
-    for a, b in zip(first["rows"], second["rows"], strict=True):
+    for a, b in zip((r.to_json() for r in first.rows), (r.to_json() for r in second.rows), strict=True):
         assert tuple(a) == FIELDS
         assert {k: v for k, v in a.items() if k not in times} == {k: v for k, v in b.items() if k not in times}
-    assert {r["belief"] for r in first["rows"]} == {"k/4", "k/2", "k", "2k", "4k"}
+    assert {r.belief for r in first.rows} == {"k/4", "k/2", "k", "2k", "4k"}
 
 
-def test_ids_depend_on_settings_and_content() -> None:
-    base = [t.id for t in audit_tasks(PLAN, {"graph": toy()})]
-    assert len(set(base)) == len(base)
-    assert base != [t.id for t in audit_tasks(PLAN, {"graph": toy(seed=1)})]
-    more_runs = AuditPlan(**{**PLAN.__dict__, "runs": 2})
-    assert set(base) <= {t.id for t in audit_tasks(more_runs, {"graph": toy()})}
+def names(plan: AuditPlan, graph: ev.Graph) -> list[str]:
+    graphs = graphs_of(graph, None)
+    return [task.id for task in prepare(plan.configs(graphs), graphs.__getitem__)[0]]
 
 
-def test_finished_parts_are_not_repeated(tmp_path: Path) -> None:
-    keep, seen = tmp_path / "cells.jsonl", []
-    first, failures = run_audit(PLAN, toy(), None, Serial(), keep)
-    assert not failures and len(first) == 4 and stat.S_IMODE(keep.stat().st_mode) == 0o600
-    keep.write_text(keep.read_text() + '{"id": "cut sh')
-    again, _ = run_audit(PLAN, toy(), None, Serial(), keep, progress=lambda o, *_: seen.append(o))
-    assert again == first and seen == [None]
+def test_a_runs_name_depends_on_its_settings_and_content_alone() -> None:
+    base = names(PLAN, toy())
+    assert len(set(base)) == len(base) and base != names(PLAN, toy(seed=1))
+    assert set(base) <= set(names(replace(PLAN, runs=2), toy()))
+    assert set(names(replace(PLAN, defences=("lapgraph",)), toy())) <= set(base)
+
+
+def test_finished_runs_are_not_repeated_and_only_the_owner_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    first = audited(PLAN, toy(), path)
+    assert not first.failures and len(first.records) == 4
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
+    heard = Heard()
+    again = audited(PLAN, toy(), path, heard)
+    assert again.records == first.records and (heard.finished, heard.outcomes) == (4, 0)
+    more = Heard()
+    audited(replace(PLAN, defences=("lapgraph",), runs=2), toy(), path, more)
+    assert (more.finished, more.outcomes) == (2, 2)
 
 
 def test_one_failing_release_does_not_stop_the_others(tmp_path: Path) -> None:
     plan = AuditPlan(defences=("none", "mlp"), attacks=("linkteller",), nodes=40, setting="nonesuch")
-    results, failures = run_audit(plan, toy(), None, Serial(), tmp_path / "c")
-    assert not results and len(failures) == 2 and "nonesuch" in failures[0]
+    found = audited(plan, toy(), tmp_path / "c")
+    assert not found.records and len(found.failures) == 2 and "nonesuch" in found.failures[0]
 
 
 @pytest.mark.parametrize(
@@ -76,21 +110,20 @@ def test_one_failing_release_does_not_stop_the_others(tmp_path: Path) -> None:
 )
 def test_hopeless_graphs_are_refused_before_any_work(graph: ev.Graph, word: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=word):
-        run_audit(PLAN, graph, None, Serial(), tmp_path / "c")
+        audited(PLAN, graph, tmp_path / "c")
 
 
-def test_leak_counts_edges_exactly() -> None:
-    graph = toy()
-    release = ev.defend(graph, "none", model="gcn", seed=0)
-    nodes = choose_nodes(graph, 500, 0)
-    assert len(nodes) == graph.num_nodes
-    leak = measure_leak(release, graph, nodes, {"linkteller": {}})
-    at_k = next(f for f in leak.figures if f["belief"] == "k")
-    assert at_k["n_edges"] == graph.num_edges and at_k["precision"] == pytest.approx(at_k["recall"])
-    assert len(leak.found) == graph.num_edges
-    found = sum(e["found"] for e in leak.found)
-    assert found / graph.num_edges == pytest.approx(at_k["recall"], abs=1e-9)
-    assert sum(leak.exposure["nodes"]) == (graph.degrees > 0).sum()
+def test_leakage_names_as_many_pairs_as_there_are_edges() -> None:
+    graphs = graphs_of(toy(), None)
+    found = measure(AuditPlan(defences=("none",), attacks=("linkteller",)).configs(graphs)[0], graphs)
+    graph, leak = found.graph, found.details["leak"]
+    at_k = next(row for row in found.rows if row.belief == "k")
+    assert at_k.n_nodes == graph.num_nodes and at_k.n_edges == graph.num_edges
+    assert at_k.precision == pytest.approx(at_k.recall) == pytest.approx(at_k.leakage)
+    assert {row.leakage for row in found.rows} == {at_k.leakage}
+    assert len(leak["found"]) == graph.num_edges
+    assert sum(edge["found"] for edge in leak["found"]) / graph.num_edges == pytest.approx(at_k.leakage, abs=1e-9)
+    assert sum(leak["exposure"]["nodes"]) == (graph.degrees > 0).sum()
 
 
 def test_degree_bins_cover_each_node_once() -> None:
@@ -104,14 +137,14 @@ def test_exposed_edges_go_to_a_private_file_and_never_into_the_page(tmp_path: Pa
     graph = ev.Graph.from_edges(
         toy().edge_index, x=toy().x, y=toy().y, splits=dict(toy().splits), split="given", node_ids=ids
     )
-    results, _ = run_audit(PLAN, graph, None, Serial(), tmp_path / "c")
-    write_exposed(tmp_path / "exposed.csv", graph, results)
+    records = audited(PLAN, graph, tmp_path / "c").records
+    write_exposed(tmp_path / "exposed.csv", graph, records)
     assert stat.S_IMODE((tmp_path / "exposed.csv").stat().st_mode) == 0o600
     lines = list(csv.DictReader((tmp_path / "exposed.csv").read_text().splitlines()))
     edges = {frozenset((r["u"], r["v"])) for r in lines if r["kind"] == "edge" and r["defence"] == "none"}
     truth = {frozenset((ids[u], ids[v])) for u, v in graph.edge_index.T}
     assert edges <= truth and all(0 <= float(r["exposure"]) <= 1 for r in lines if r["kind"] == "node")
-    page = render(collect(graph, results, settings={"nodes": 40}))
+    page = render(collect(graph, records, settings={"nodes": 40}))
     assert "person-" not in page and "shares" not in page
 
 
@@ -119,23 +152,24 @@ def test_an_existing_model_is_audited_without_labels() -> None:
     graph = toy()
     release = ev.defend(graph, "none", model="gcn", seed=0)
     unlabelled = ev.Graph.from_edges(graph.edge_index, x=graph.x)
-    result = leak_only(PLAN, release, unlabelled)
-    assert {r["attack"] for r in result["rows"]} == {"linkteller", "lsa2-attr"} and result["rows"][0]["utility"] is None
+    rows = audit_existing(PLAN, release, unlabelled).rows
+    assert {row["attack"] for row in rows} == {"linkteller", "lsa2-attr"} and rows[0]["utility"] is None
     with pytest.raises(InputError, match="answers for 60 nodes"):
-        leak_only(PLAN, release, toy(n=30))
+        audit_existing(PLAN, release, toy(n=30))
 
 
-def result(defence: str, epsilon: float | None, validation: float) -> dict[str, object]:
-    return {"rows": [{"defence": defence, "epsilon": epsilon, "status": "sound"}], "validation": validation}
+def result(defence: str, epsilon: float | None, validation: float) -> Record:
+    row = {"defence": defence, "epsilon": epsilon, "status": "sound", "utility_metric": "micro_f1"}
+    return Record(id="", key="", code="", plan="", config={}, rows=(row,), figures={"val_micro_f1": validation})
 
 
 def test_advice_takes_the_smallest_epsilon_above_the_floor() -> None:
     results = [result("mlp", 0.0, 0.6), result("lapgraph", 1.0, 0.3), result("lapgraph", 4.0, 0.65), result("lapgraph", 8.0, 0.7),
                result("edgerand", 8.0, 0.59)]  # fmt: skip
-    advice = advise(results)
+    advice = choose(results)
     assert advice.floor == 0.6 and advice.missed == ["edgerand"]
     assert [(c.defence, c.epsilon) for c in advice.choices] == [("lapgraph", 4.0)]
-    assert advise(results, floor=0.69).choices[0].epsilon == 8.0
+    assert choose(results, floor=0.69).choices[0].epsilon == 8.0
 
 
 def test_choosing_costs_the_sum_of_what_was_tried() -> None:
@@ -145,16 +179,16 @@ def test_choosing_costs_the_sum_of_what_was_tried() -> None:
 
 
 def test_nothing_above_the_floor_means_do_not_use_the_graph() -> None:
-    advice = advise([result("mlp", 0.0, 0.9), result("lapgraph", 1.0, 0.3)])
+    advice = choose([result("mlp", 0.0, 0.9), result("lapgraph", 1.0, 0.3)])
     text = " ".join(conclude(advice, PLAN, edges=5, choose_on=None))
     assert "do not use the graph" in text and "thin" in text and "only 5 true edges" in text
 
 
 def test_a_floor_of_ones_own_is_called_so_and_the_price_stands_beside_the_choice() -> None:
     results = [result("mlp", 0.0, 0.6), result("lapgraph", 8.0, 0.7)]
-    high = advise(results, floor=0.9)
+    high = choose(results, floor=0.9)
     assert "beats the floor you gave (0.900)" in conclude(high, PLAN, edges=100, choose_on=None)[0]
-    advice = advise(results)
+    advice = choose(results)
     advice.cost = choosing_cost(AuditPlan(defences=("lapgraph",), epsilons=(2.0, 8.0)))
     assert (
         "spend epsilon 10 in sum on this graph, against 8 for" in conclude(advice, PLAN, edges=100, choose_on=None)[-1]
@@ -172,17 +206,17 @@ def test_a_floor_of_ones_own_is_called_so_and_the_price_stands_beside_the_choice
 )
 def test_plans_that_would_fail_late_are_refused_early(wish: dict[str, Any], word: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=word):
-        run_audit(replace(PLAN, **wish), toy(), None, Serial(), tmp_path / "c")
+        ev.audit(toy(), keep=tmp_path / "c", **{**PLAN.__dict__, **wish})
     assert not (tmp_path / "c").exists()
 
 
 def test_advice_prefers_no_delta_at_equal_epsilon_and_adds_up_the_deltas_it_tried() -> None:
-    def result(defence: str, delta: float, utility: float) -> dict[str, Any]:
-        row = {"defence": defence, "epsilon": 4.0, "status": "sound", "delta": delta}
-        return {"rows": [row], "validation": utility}
+    def result(defence: str, delta: float, utility: float) -> Record:
+        row = {"defence": defence, "epsilon": 4.0, "status": "sound", "delta": delta, "utility_metric": "micro_f1"}
+        return Record(id="", key="", code="", plan="", config={}, rows=(row,), figures={"val_micro_f1": utility})
 
     tried = [result("lpgnet-8", 1e-6, 0.9), result("lpgnet-8", 1e-6, 0.9), result("lapgraph", 0.0, 0.8)]
-    advice = advise(tried, floor=0.5)
+    advice = choose(tried, floor=0.5)
     assert [(c.defence, c.promise) for c in rank(advice.choices)] == [
         ("lapgraph", "sound"),
         ("lpgnet-8", "sound, δ = 1e-06"),

@@ -108,7 +108,7 @@ def test_bad_usage_is_one_clear_sentence_and_code_two(files: Path, args: tuple[s
 def test_an_interrupt_keeps_what_is_finished_and_says_how_to_go_on(files: Path, executor: str) -> None:
     words = ["audit", *OWN, "--defence", "none,mlp,lapgraph,lpgnet-2", "--epsilon", "1,2,3,4,5,6,7,8", "--out", executor,
              "--attack", "linkteller", "--executor", executor, "--workers", "1"]  # fmt: skip
-    kept = files / executor / ".cells.jsonl"
+    kept = files / executor / "store.sqlite.log"
     # A background job inherits an ignored interrupt; the child gets the usual one, as in a terminal.
     child = subprocess.Popen([sys.executable, "-m", "edgeveil", *words], cwd=files, stderr=subprocess.PIPE, text=True,
                              start_new_session=True, stdout=subprocess.DEVNULL,

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from edgeveil.audits.cells import label, summarise
 from edgeveil.errors import StorageError
 from edgeveil.report.collect import heatmaps, references
-from edgeveil.report.data import AuditData, label, read_audit, summarise, write_audit
+from edgeveil.report.data import AuditData, read_audit, write_audit
 from edgeveil.report.figures import baselines, epsilon_plot
 from edgeveil.report.page import render, write_report
 from edgeveil.report.style import DARK, LIGHT

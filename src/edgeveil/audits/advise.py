@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
-from edgeveil.audits.audit import MIN_EDGES, AuditPlan
+from edgeveil.audits.audit import MIN_EDGES, AuditPlan, Found, check_plan, make_plan, run_audit, with_default_split
+from edgeveil.audits.cells import summarise
+from edgeveil.audits.resume_files import audit_store, carry_over
 from edgeveil.defences.base import DEFENCES
+from edgeveil.errors import EdgeveilError, InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import apply_split
 from edgeveil.privacy.budget import exact
+from edgeveil.runs.executors import make_executor
+from edgeveil.runs.records import Record
 from edgeveil.runs.rows import comparable, why_left_out
+from edgeveil.runs.store import Store
+from edgeveil.runs.sweep import Progress
 
-__all__ = ["Advice", "Choice", "advise", "choosing_cost", "conclude", "in_other_units", "rank", "with_validation"]
+__all__ = ["CANDIDATES", "Advice", "Choice", "advise", "choose", "choosing_cost", "conclude", "rank"]
 
+CANDIDATES = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2")
+ATTACKS = ("linkteller", "lsa2-post", "lsa2-attr")
 THIN_RUNS = 3
 GIVEN = "the floor you gave"
 
@@ -49,7 +59,7 @@ class Choice:
 
 @dataclass(repr=False)
 class Advice:
-    """What to do, how sure that is, and what finding out has cost."""
+    """What to do, how sure that is, and what finding out has cost. `rows` are those of the chosen releases."""
 
     floor: float
     floor_is: str
@@ -59,6 +69,7 @@ class Advice:
     cost: Fraction = Fraction(0)
     delta: float = 0.0  # sum over the models tried
     words: list[str] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         chosen = ", ".join(f"{c.defence} at {c.epsilon:g}" for c in rank(self.choices)) or "nothing"
@@ -83,23 +94,24 @@ def choosing_cost(plan: AuditPlan) -> Fraction:
     return sum((exact(e) for _, e, _ in plan.cells() if e is not None and math.isfinite(e)), Fraction(0))
 
 
-def advise(results: Sequence[Mapping[str, Any]], floor: float | None = None) -> Advice:
-    """Pick per defence; `results` are those of `edgeveil.audits.audit.run_audit` with validation utilities."""
+def choose(records: Sequence[Record], floor: float | None = None) -> Advice:
+    """Pick per defence from finished runs with validation utilities."""
     scores: dict[tuple[str, float | None], list[float]] = {}
     status: dict[str, str] = {}
     delta: dict[str, float] = {}
-    for result in results:
-        row = result["rows"][0]
+    for record in records:
+        row = record.rows[0]
         if not comparable(row):
             continue
-        if result["validation"] is not None:
-            scores.setdefault((row["defence"], row["epsilon"]), []).append(float(result["validation"]))
+        value = record.figures.get(f"val_{row['utility_metric']}")
+        if value is not None:
+            scores.setdefault((row["defence"], row["epsilon"]), []).append(float(value))
         status[row["defence"]] = row["status"]
         delta.setdefault(row["defence"], row.get("delta") or 0.0)
     mlp = scores.get(("mlp", 0.0), scores.get(("mlp", None), []))
     said = GIVEN if floor is not None else "the MLP's validation utility"
     limit = floor if floor is not None else statistics.fmean(mlp) if mlp else math.nan
-    rows = [result["rows"][0] for result in results]
+    rows = [record.rows[0] for record in records]
     left_out = {r["defence"]: r["unit"] for r in rows if not comparable(r)}
     advice = Advice(limit, said, left_out=left_out, delta=math.fsum(r.get("delta") or 0.0 for r in rows))
     for defence in dict.fromkeys(d for d, _ in scores if d not in ("none", "mlp")):
@@ -113,6 +125,69 @@ def advise(results: Sequence[Mapping[str, Any]], floor: float | None = None) -> 
             mean = statistics.fmean(values)
             advice.choices.append(Choice(defence, epsilon, status[defence], mean, spread, delta=delta[defence]))
     return advice
+
+
+def advise(
+    graph: Graph,
+    *,
+    floor: float | None = None,
+    choose_on: Graph | None = None,
+    attacks: Sequence[str] = ATTACKS,
+    inference_graph: Graph | None = None,
+    executor: str = "serial",
+    workers: int | None = None,
+    keep: str | Path | None = None,
+    split_seed: int = 0,
+    progress: Progress | None = None,
+    **plan: Any,
+) -> Advice:
+    """The smallest epsilon per defence whose validation utility beats a floor (LinkTeller App. G6), ranked.
+
+    `choose_on`: a public graph or a twin to choose on, so that the private graph pays for the release alone.
+    `keep`: a store for finished runs, with which an interrupted choice goes on. `plan` takes the fields of an audit's.
+    """
+    wished = make_plan({"defences": CANDIDATES} | plan)
+    left_out = in_other_units(wished.defences)
+    others = tuple(d for d in wished.defences if d not in ("mlp", "none", *left_out))
+    wished = replace(wished, defences=("mlp", *others), attacks=())
+    private = with_default_split(graph, split_seed)
+    check_plan(replace(wished, attacks=tuple(attacks)), inference_graph or private)
+    ground = with_validation(private if choose_on is None else with_default_split(choose_on, split_seed), split_seed)
+    with audit_store(keep) as store:
+
+        def run(part: AuditPlan, on: Graph, answers: Graph | None = None) -> Found:
+            return _run(part, on, answers, store, executor, workers, progress)
+
+        alone = wished if inference_graph is None else replace(wished, setting=None)  # chosen on one graph
+        advice = choose(run(alone, ground).records, floor)
+        if advice.floor != advice.floor:
+            raise InputError(
+                "no floor: there are no validation nodes to score the MLP on; give a floor or another split"
+            )
+        for i, choice in enumerate(advice.choices):
+            one = replace(wished, defences=(choice.defence,), epsilons=(choice.epsilon,), attacks=tuple(attacks))
+            part = [dict(row) for record in run(one, private, inference_graph).records for row in record.rows]
+            cell = summarise(part)[0]
+            advice.choices[i] = replace(
+                choice, utility=cell.utility, leakage=cell.leakage, attack=cell.attack, stated=cell.epsilon
+            )
+            advice.rows += part
+    advice.left_out |= left_out
+    advice.cost = choosing_cost(wished) if choose_on is None else Fraction(0)
+    found = max((row["n_edges"] or 0 for row in advice.rows), default=10**9)
+    advice.words = conclude(advice, wished, found, None if choose_on is None else choose_on.name)
+    return advice
+
+
+def _run(
+    plan: AuditPlan, graph: Graph, inference: Graph | None, store: Store, executor: str, workers: int | None,
+    progress: Progress | None,
+) -> Found:  # fmt: skip
+    carry_over(store, plan, graph, inference)
+    found = run_audit(plan, graph, inference, make_executor(executor, workers), store, progress)
+    if found.failures:
+        raise EdgeveilError("some candidates failed, so no choice is made:\n" + "\n".join(found.failures))
+    return found
 
 
 def rank(choices: Sequence[Choice]) -> list[Choice]:

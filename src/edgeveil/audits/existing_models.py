@@ -1,23 +1,25 @@
-"""Leakage of a model that exists already, in the form of an audit's result; nothing is trained, no label is needed."""
+"""Leakage of a model that exists already, in the form of an audit's run; nothing is trained, no label is needed."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from edgeveil.attacks.base import ATTACKS
-from edgeveil.audits.audit import AuditPlan, budget_curve, choose_nodes
-from edgeveil.audits.leak import measure_leak
+from edgeveil.audits.audit import AuditPlan, attack_configs
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.release.release import Release
-from edgeveil.runs.rows import Row, plain, release_labels
-from edgeveil.seeds import derive
+from edgeveil.runs.measure import foreign_labels, measure_target, owner_details
+from edgeveil.runs.records import Record
+from edgeveil.runs.rows import plain
+from edgeveil.runs.score import draw_nodes, sample_seeds, service_of
 
-__all__ = ["leak_only"]
+__all__ = ["audit_existing"]
+
+NOTHING_KNOWN = "Nothing is known about how this model was made, so it promises nothing."
 
 
-def leak_only(plan: AuditPlan, target: Any, truth: Graph, name: str = "existing model") -> dict[str, Any]:
+def audit_existing(plan: AuditPlan, target: Any, truth: Graph, name: str = "existing model") -> Record:
     """Attack a release or target that answers for the nodes of `truth`."""
     if target.num_nodes != truth.num_nodes:
         raise InputError(
@@ -26,45 +28,25 @@ def leak_only(plan: AuditPlan, target: Any, truth: Graph, name: str = "existing 
         )
     if truth.num_edges == 0:
         raise InputError(f"{truth.name} has no edges: there is nothing to find")
-    nodes = choose_nodes(truth, plan.nodes, derive(plan.seed, "attacked nodes"))
-    if hasattr(target, "restrict"):
-        target.restrict(nodes)  # every row that a server sends is paid for
-    attacks = {
-        a: {"queries": plan.queries} if a == "linkteller-grouped" else {} for a in plan.attacks if _fits(a, target)
-    }
+    wanted = attack_configs(plan, plan.seed)
+    attacks = [attack for attack in wanted if _fits(attack.name, target)]
     if not attacks:
         raise InputError(
             f"none of {', '.join(plan.attacks)} fits what this model answers and what is known of its features"
         )
-    leak = measure_leak(target, truth, nodes, attacks, seed=plan.seed)
-    skipped = [a for a in plan.attacks if a not in attacks]
+    if hasattr(target, "restrict"):  # every row that a server sends is paid for
+        target.restrict(draw_nodes(truth, plan.nodes, sample_seeds(attacks[0], plan.seed)[0]))
+    known = isinstance(target, Release)
+    labels = None if known else foreign_labels(truth, plan.seed) | {"model": name}
+    found = measure_target(target, truth, attacks, seed=plan.seed, labels=labels)
+    details = owner_details(found, service_of(target) if known else None, plan.seed)
+    if not known:
+        details["statement"] = NOTHING_KNOWN
+    skipped = [attack.name for attack in wanted if attack not in attacks]
     if skipped:
-        leak.notes.append(f"not run, because answers or features do not suffice: {', '.join(skipped)}")
-    base = {"protocol": "subset", "degree": "unconstrained", "n_nodes": len(nodes), "seed": plan.seed}
-    if isinstance(target, Release):
-        labels, statement = release_labels(target, seed=plan.seed), target.guarantee.statement()
-        reference = target.guarantee.reference
-    else:
-        labels = {
-            "dataset": truth.name,
-            "is_twin": truth.is_twin,
-            "defence": "unknown",
-            "model": name,
-            "status": "none",
-        }
-        statement, reference = "Nothing is known about how this model was made, so it promises nothing.", ""
-    rows = [Row(**{**labels, **base, **figure}).to_json() for figure in leak.figures]
-    result = {
-        "rows": rows,
-        "statement": statement,
-        "reference": reference,
-        "notes": leak.notes,
-        "leak": {k: v for k, v in asdict(leak).items() if k != "figures"},
-        "utility_by_degree": [],
-        "budget": budget_curve(target, truth, nodes, plan.seed) if isinstance(target, Release) else [],
-    }
-    out: dict[str, Any] = plain(result)
-    return out
+        details["notes"].append(f"not run, because answers or features do not suffice: {', '.join(skipped)}")
+    rows = tuple(row.to_json() for row in found.rows)
+    return Record(id="", key="", code="", plan="audit", config={}, rows=rows, details=plain(details))
 
 
 def _fits(attack: str, target: Any) -> bool:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from edgeveil.errors import StorageError
 from edgeveil.graph.graph import Graph
+from edgeveil.runs.records import Record
 
 __all__ = ["write_exposed"]
 
 COLUMNS = ("kind", "defence", "epsilon", "seed", "attack", "u", "v", "rank", "score", "found", "exposure")
 
 
-def write_exposed(path: Path, graph: Graph, results: Sequence[Mapping[str, Any]]) -> None:
+def write_exposed(path: Path, graph: Graph, records: Sequence[Record]) -> None:
     """CSV with one line per true edge (its rank and score under the strongest attack) and one per attacked node.
 
     `found` says whether the edge is among the first k pairs, k being the number of true edges attacked; `exposure` is
@@ -29,10 +29,8 @@ def write_exposed(path: Path, graph: Graph, results: Sequence[Mapping[str, Any]]
     table = csv.DictWriter(text, COLUMNS, restval="")
     table.writeheader()
     ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
-    for result in results:
-        if not result["rows"]:
-            continue
-        row, leak = result["rows"][0], result["leak"]
+    for record in records:
+        row, leak = record.rows[0], record.details["leak"]
         base = {key: row[key] for key in ("defence", "epsilon", "seed")} | {"attack": leak["strongest"]}
         for edge in leak["found"]:
             table.writerow({"kind": "edge", **base, **edge, "u": ids[edge["u"]], "v": ids[edge["v"]]})

@@ -11,12 +11,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.attacks.api import attack
 from edgeveil.attacks.base import AttackResult
-from edgeveil.defences.api import defend
+from edgeveil.audits.audit import AuditPlan, graphs_of
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.canaries import audit_scores, by_rank, plant
 from edgeveil.privacy.verify import Finding, Verification
+from edgeveil.runs.measure import Measured, measure
+from edgeveil.runs.run_config import AttackConfig
+from edgeveil.runs.score import Given
 from edgeveil.seeds import derive, stream
 
 __all__ = ["verify_through"]
@@ -40,16 +42,27 @@ def verify_through(
     """
     planted = plant(graph, canaries, stream(seed, "canaries"))
     limit = canaries // 4 if guesses is None else guesses
-    release = defend(planted.graph, defence, epsilon=epsilon, model=model, seed=derive(seed, "through"))
-    result = attack(release, attack_name, pairs=planted.pairs, seed=derive(seed, "attack"))
-    claimed = release.guarantee.claimed_epsilon
+    found = _measure(planted.graph, planted.pairs, defence, epsilon, model, attack_name, seed)
+    assert found.release is not None
+    claim = found.release.guarantee
     run = audit_scores(
-        by_rank(_scores(result, planted.pairs)), planted.coins,
-        limit=limit, miss=1 - confidence, rng=stream(seed, "guesses"), delta=release.guarantee.delta,
+        by_rank(_scores(found.attacked[0].result, planted.pairs)), planted.coins,
+        limit=limit, miss=1 - confidence, rng=stream(seed, "guesses"), delta=claim.delta,
     )  # fmt: skip
     detail = f"{run.canaries:,} canaries in {graph.name}, {run.right:,} of {run.guesses:,} guesses right"
     finding = Finding(f"one-run audit through {model} with {attack_name}", run.lower_bound, detail)
-    return Verification(defence, math.inf if claimed is None else claimed, confidence, (finding,))
+    claimed = math.inf if claim.claimed_epsilon is None else claim.claimed_epsilon
+    return Verification(defence, claimed, confidence, (finding,))
+
+
+def _measure(
+    graph: Graph, pairs: NDArray[np.int64], defence: str, epsilon: float | None, model: str, attack: str, seed: int
+) -> Measured:
+    plan = AuditPlan(defences=(defence,), epsilons=() if epsilon is None else (epsilon,), model=model)
+    graphs = graphs_of(graph, None)
+    on_pairs = AttackConfig(name=attack, protocol="given", beliefs=("k",), seed=derive(seed, "attack"))
+    config = plan.config(graphs, defence, epsilon, derive(seed, "through"))
+    return measure(config.model_copy(update={"attacks": (on_pairs,), "details": False}), graphs, Given(pairs=pairs))
 
 
 def _scores(result: AttackResult, pairs: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.audit import default_graph, run_plan, with_split
+from edgeveil.cli.audit import default_graph, with_split
 from edgeveil.cli.common import (
     DataRoot,
     Edges,
@@ -37,7 +37,6 @@ from edgeveil.cli.common import (
 
 if TYPE_CHECKING:
     from edgeveil.audits.advise import Advice
-    from edgeveil.graph.graph import Graph
 
 
 def register(app: typer.Typer) -> None:
@@ -75,8 +74,8 @@ def advise(
 
     For the owner of the graph: not private.
     """
-    from edgeveil.audits.audit import AuditPlan
-    from edgeveil.report.api import make_advice
+    from edgeveil.audits.advise import advise as run_advise
+    from edgeveil.cli.progress import RunProgress
 
     count, node_file = count_and_file(nodes)
     private = load_graph(
@@ -86,18 +85,16 @@ def advise(
     private = with_split(private, split_seed)
     other = None if inference is None else load_graph(inference, data_root=data_root)
     public = None if choose_on is None else load_graph(choose_on, data_root=data_root)
-    plan = AuditPlan(
-        defences=tuple(words(defence)), epsilons=tuple(numbers(epsilon)), model=model, runs=runs, seed=seed,
-        nodes=count, preset=preset,
-    )  # fmt: skip
-
-    def run(part: AuditPlan, on: Graph, answers: Graph | None) -> Any:
-        return run_plan(part, on, answers, executor, workers, out)
-
-    advice, rows = make_advice(plan, tuple(words(attack)), private, other, public, floor, run, split_seed)
+    with RunProgress(kept=out) as progress:
+        advice = run_advise(
+            private, floor=floor, choose_on=public, attacks=words(attack), inference_graph=other, executor=executor,
+            workers=workers, keep=out / "store.sqlite", split_seed=split_seed, progress=progress,
+            defences=words(defence), epsilons=numbers(epsilon), model=model, runs=runs, seed=seed, nodes=count,
+            preset=preset,
+        )  # fmt: skip
     _print(advice)
     if json_file is not None:
-        write_json_lines(json_file, rows)
+        write_json_lines(json_file, advice.rows)
 
 
 def _print(advice: Advice) -> None:

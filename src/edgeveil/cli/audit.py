@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -35,13 +34,11 @@ from edgeveil.cli.common import (
     words,
     write_json_lines,
 )
-from edgeveil.errors import EdgeveilError, MissingExtra, UsageError
+from edgeveil.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from edgeveil.audits.audit import AuditPlan
     from edgeveil.graph.graph import Graph
-    from edgeveil.report.data import AuditData
-    from edgeveil.runs.tasks import Outcome
+    from edgeveil.report.audit_report import Audit
 
 EXAMPLE = """Example: edgeveil audit cora --defence none,mlp,lapgraph,lpgnet-2 --epsilon 2,4,8 --runs 3 --out audit
 
@@ -103,7 +100,9 @@ def audit(
 
     For the owner of the graph: the results are computed from the private edges and are not private themselves.
     """
-    from edgeveil.audits.audit import AuditPlan
+    from edgeveil.cli.foreign_models import check_order, open_model
+    from edgeveil.cli.progress import RunProgress
+    from edgeveil.report.audit_report import audit as run_audit
 
     count, node_file = count_and_file(nodes)
     default = None if edges or node_file else default_graph(data_root)
@@ -112,44 +111,26 @@ def audit(
         split_seed=split_seed, data_root=data_root, default=default,
     )  # fmt: skip
     train = with_split(train, split_seed)
-    plan = AuditPlan(
-        defences=tuple(words(defence)), epsilons=tuple(numbers(epsilon)), model=model, attacks=tuple(words(attack)),
-        runs=runs, seed=seed, nodes=count, queries=queries, preset=preset, setting=setting,
-    )  # fmt: skip
-    existing = [option for option in (release, url, callable_) if option is not None]
-    if len(existing) > 1:
-        raise UsageError("give one of --release, --url and --callable")
     other = None if inference is None else load_graph(inference, data_root=data_root)
-    started = time.perf_counter()
-    failures: list[str] = []
-    verified: list[dict[str, Any]] = []
-    if existing:
-        from edgeveil.cli.existing import audit_existing, check_order
-
-        if edges is not None:
-            check_order(train)
-        results = audit_existing(plan, other or train, release, url, key, callable_, model_features)
-    else:
-        results, failures = run_plan(plan, train, other, executor, workers, out)
-        from edgeveil.audits.claim_checks import verify_plan
-
-        verified = verify_plan(plan.defences, plan.epsilons, plan.seed)
-    if not results:
-        raise EdgeveilError("every part of the audit failed:\n" + "\n".join(failures))
-    from edgeveil.report.collect import audit_data
-
-    data = audit_data(
-        plan, other or train, results, failures=failures, verified=verified, seconds=time.perf_counter() - started,
-        command=command_line(sys.argv[1:]), existing=bool(existing),
-    )  # fmt: skip
-    _show(data, out, json_file)
+    target, name = open_model(other or train, release, url, key, callable_, model_features)
+    if target is not None and edges is not None:
+        check_order(train)
+    if target is None and (other or train).num_nodes < count:
+        few = other or train
+        say(f"{few.name} has {few.num_nodes} nodes, fewer than {count}: all of them are attacked")
+    with RunProgress(kept=out) as progress:
+        found = run_audit(
+            train, target=target, target_name=name, inference_graph=other, executor=executor, workers=workers,
+            keep=out / "store.sqlite", progress=progress, command=command_line(sys.argv[1:]),
+            defences=words(defence), epsilons=numbers(epsilon), model=model, attacks=words(attack), runs=runs,
+            seed=seed, nodes=count, queries=queries, preset=preset, setting=setting,
+        )  # fmt: skip
+    _show(found, out, json_file)
     if exposed is not None:
-        from edgeveil.audits.exposed_edges import write_exposed
-
-        write_exposed(exposed, other or train, results)
+        found.write_exposed(exposed)
         say(f"which edges are found: {exposed} (readable by you only)")
-    if failures:
-        for line in failures:
+    if found.data.failures:
+        for line in found.data.failures:
             say(f"failed: {line}")
         raise typer.Exit(1)
 
@@ -186,51 +167,15 @@ def command_line(words: list[str]) -> str:
     return shlex.join(["edgeveil", *shown])
 
 
-def run_plan(
-    plan: AuditPlan, graph: Graph, inference: Graph | None, executor: str, workers: int | None, out: Path
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Train and attack what is not finished, with progress on standard error; results and failures."""
-    from edgeveil.audits.audit import check_plan, run_audit
-    from edgeveil.cli.progress import RunProgress
-    from edgeveil.runs.executors import make_executor
-
-    attacked = inference or graph
-    check_plan(plan, attacked)
-    if attacked.num_nodes < plan.nodes:
-        say(f"{attacked.name} has {attacked.num_nodes} nodes, fewer than {plan.nodes}: all of them are attacked")
-    started, so_far = time.perf_counter(), ""
-    with RunProgress() as bar:
-
-        def step(outcome: Outcome | None, done: int, total: int) -> None:
-            nonlocal so_far
-            so_far = f"{done} of {total} runs are finished and kept in {out}"
-            if outcome is None:
-                bar.begin(total, done)
-            else:
-                bar.advance(outcome, (time.perf_counter() - started) / done * (total - done))
-
-        work = make_executor(executor, workers)
-        try:
-            return run_audit(plan, graph, inference, work, out / ".cells.jsonl", progress=step)
-        except KeyboardInterrupt:
-            say(so_far)
-            raise
-
-
-def _show(data: AuditData, out: Path, json_file: Path | None) -> None:
-    from edgeveil.report.data import write_audit
+def _show(found: Audit, out: Path, json_file: Path | None) -> None:
     from edgeveil.report.terminal import print_audit
 
-    write_json_lines(out / "rows.jsonl", data.rows)
     if json_file is not None:
-        write_json_lines(json_file, data.rows)
-    write_audit(data, out / "audit.json")
-    print_audit(data)
-    for note in data.notes:
+        write_json_lines(json_file, found.rows)
+    print_audit(found.data)
+    for note in found.data.notes:
         say(f"note: {note}")
     try:
-        from edgeveil.report.page import write_report
-
-        say(f"report: {write_report(data, out / 'report.html').resolve()}")
+        say(f"report: {found.save(out).resolve()}")
     except MissingExtra as error:
         say(f"no HTML report: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,12 @@ def duration(seconds: float) -> str:
 
 
 class RunProgress:
-    """Counts runs on standard error. Use as a context manager."""
+    """Counts runs on standard error. Use as a context manager; `kept` is where finished runs are."""
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, kept: Path | None = None) -> None:
         self._bar: Any = None
         self._quiet = quiet
+        self._kept = kept
         self._total = self._count = self._failed = 0
         self._last = 0.0
 
@@ -65,3 +67,8 @@ class RunProgress:
         elif not self._quiet and (time.monotonic() - self._last > EVERY or self._count == self._total):
             self._last = time.monotonic()
             print(f"{self._count}/{self._total} runs, {text}", file=sys.stderr, flush=True)
+
+    def interrupted(self, finished: int, total: int) -> None:
+        """Say what an interrupt has not lost."""
+        where = "" if self._kept is None else f" in {self._kept}"
+        print(f"{finished} of {total} runs are finished and kept{where}", file=sys.stderr, flush=True)

@@ -74,6 +74,7 @@ def _store_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _from_rows(rows: list[dict[str, Any]], dataset: str | None, store: Path) -> AuditData:
+    from edgeveil.audits.cells import LEAKAGE_NOTE
     from edgeveil.report.collect import heatmaps, references
     from edgeveil.report.data import AuditData
 
@@ -99,4 +100,8 @@ def _from_rows(rows: list[dict[str, Any]], dataset: str | None, store: Path) -> 
     settings = {"nodes": nodes, "summary": f"{len(part):,} rows of {store.name}, {seeds} seed(s)",
                 "method": "Drawn from rows that were measured before; each row names its settings and its seed.",
                 "command": command_line(sys.argv[1:])}  # fmt: skip
-    return AuditData(graph=graph, rows=part, settings=settings, heatmaps=heatmaps(part), citations=references(part))
+    old = all(row.get("leakage") is None for row in part)
+    return AuditData(
+        graph=graph, rows=part, settings=settings, heatmaps=heatmaps(part), citations=references(part),
+        notes=[LEAKAGE_NOTE] if old else [],
+    )  # fmt: skip

@@ -138,13 +138,15 @@ def belief_figures(
 ) -> dict[str, dict[str, float]]:
     """One row of figures per belief: ranking figures, and precision, recall and F1 of ceil(belief x pairs) pairs.
 
-    `rounded` uses the density to one digit, as LinkTeller does; the balanced protocols use the true one.
+    The density is edges over pairs among the attacked; `rounded` takes it to one digit, as LinkTeller does.
+    ``leakage``, the same at every belief, is the share of the edges found by naming exactly as many pairs as there
+    are edges.
     """
     t = np.asarray(truth)
     pairs = len(t) + sum(rest or ())
     edges = float(t.sum()) + (rest[0] if rest else 0)
     density = round_density(edges / pairs) if rounded else edges / pairs
-    common = ranking(scores, truth, rest)
+    common = ranking(scores, truth, rest) | {"leakage": at_count(scores, truth, edges, rest)["recall"]}
     rows = {}
     for name, factor in beliefs.items():
         predicted = min(math.ceil(factor * density * pairs - 1e-9), pairs)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
 
-__all__ = ["by_degree", "f1_scores", "homophily", "predicted", "rare_class", "utility"]
+__all__ = ["by_degree", "default_metric", "f1_scores", "homophily", "predicted", "rare_class", "utility"]
 
 Float = NDArray[np.float64]
 
@@ -83,6 +83,11 @@ def utility(logits: Any, y: Any, mask: Any = None, *, multilabel: bool = False) 
         rare = rare_class(y)
         out |= {"rare_class": rare, "rare_f1": float(per_class[rare])}
     return out
+
+
+def default_metric(classes: int, *, multilabel: bool = False) -> str:
+    """The one figure that stands for utility where none is named: F1 of the rarer of two classes, else micro-F1."""
+    return "rare_f1" if classes == 2 and not multilabel else "micro_f1"
 
 
 def by_degree(

@@ -46,7 +46,7 @@ def draw_figure(
     panels = build(mode)
     runs = needed_recipes(_recipes(panels), seeds or _seeds(paper, mode))
     summary = sweep(runs, store, executor, load, plan=f"{paper}:{figure}", any_code=any_code, progress=progress)
-    found = records_of(store, summary, any_code)
+    found = records_of(store, summary)
     return Drawing(f"{paper}:{figure}", title, tuple((panel, _series(panel, found)) for panel in panels))
 
 

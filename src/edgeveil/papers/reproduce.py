@@ -15,7 +15,7 @@ from edgeveil.runs.executors import Executor
 from edgeveil.runs.records import Record
 from edgeveil.runs.run_config import RunConfig, canonical_json
 from edgeveil.runs.store import Store
-from edgeveil.runs.sweep import Loader, Progress, Summary, sweep
+from edgeveil.runs.sweep import Loader, Progress, Summary, stored, sweep
 
 __all__ = ["Judged", "TableResult", "find", "needed", "needed_recipes", "records_of", "reproduce", "run_key"]
 
@@ -99,23 +99,19 @@ def reproduce(
     count = seeds or paper.seeds(table, mode)
     runs = needed((c for c in cells if not c.why), count, variants)
     summary = sweep(runs, store, executor, load, plan=f"{name} {mode}", any_code=any_code, progress=progress)
-    found = records_of(store, summary, any_code)
+    found = records_of(store, summary)
     failed = {run_key(run): reason for run, reason in _reasons(summary)}
     judged = tuple(_judge(cell, found, failed, variants) for cell in cells)
     rows = tuple(row for records in found.values() for record in records.values() for row in record.rows)
     return TableResult(paper, table, mode, count, judged, summary, rows)
 
 
-def records_of(store: Store, summary: Summary, any_code: bool) -> dict[str, dict[int, Record]]:
+def records_of(store: Store, summary: Summary) -> dict[str, dict[int, Record]]:
     """Finished records of the sweep's runs, by run and seed."""
-    done = store.done()
-    newest = store.latest() if any_code else {}
     found: dict[str, dict[int, Record]] = {}
-    for task in summary.tasks:
-        stored = task.id if task.id in done else newest.get(summary.keys.get(task.id, ""))
-        if stored is not None:
-            run = RunConfig.model_validate(task.config)
-            found.setdefault(run_key(run), {})[run.seed] = store.record(stored)
+    for task, record in stored(store, summary):
+        run = RunConfig.model_validate(task.config)
+        found.setdefault(run_key(run), {})[run.seed] = record
     return found
 
 

@@ -12,14 +12,21 @@ import numpy as np
 import edgeveil
 from edgeveil.attacks.base import ATTACKS
 from edgeveil.audits.audit import AuditPlan
+from edgeveil.audits.cells import label, summarise
 from edgeveil.defences.base import DEFENCES
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
-from edgeveil.report.data import AuditData, label, summarise
+from edgeveil.report.data import AuditData
 from edgeveil.report.verdict import best_defence
+from edgeveil.runs.records import Record
 
 __all__ = ["audit_data", "collect", "graph_facts", "heatmaps", "references", "versions"]
 
+FIGURES_SAID = (
+    "Leakage, the share of edges found, is counted by naming exactly as many pairs as there are true edges among the "
+    "attacked pairs; density is true edges over attacked pairs; utility is the F1 of the rarer class where there are "
+    "two, else micro-F1, on test nodes."
+)
 SHOWN = 4  # releases drawn in the figures of detail
 
 
@@ -63,7 +70,7 @@ def class_homophily(graph: Graph) -> list[dict[str, Any]]:
 def audit_data(
     plan: AuditPlan,
     graph: Graph,
-    results: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     *,
     failures: Sequence[str] = (),
     verified: Sequence[Mapping[str, Any]] = (),
@@ -84,14 +91,14 @@ def audit_data(
         "seconds": seconds,
         "existing": existing,
     }
-    return collect(graph, results, settings=settings, failures=failures, verified=verified)
+    return collect(graph, records, settings=settings, failures=failures, verified=verified)
 
 
 def _attacked_how(plan: AuditPlan, attacked: int) -> str:
     return (
         f"All {attacked * (attacked - 1) // 2:,} pairs among {attacked} nodes were scored by every attack that the "
-        f"model's answers allow and compared with the true edges. Seed of the drawn nodes and attacks: {plan.seed}; "
-        f"linkteller-grouped could ask {plan.queries} queries. Nothing was trained."
+        f"model's answers allow and compared with the true edges. {FIGURES_SAID} Seed of the drawn nodes and attacks: "
+        f"{plan.seed}; linkteller-grouped could ask {plan.queries} queries. Nothing was trained."
     )
 
 
@@ -102,15 +109,15 @@ def _trained_how(plan: AuditPlan, graph: Graph, attacked: int) -> str:
         f"Each defence trained a {plan.model.upper()} of hidden width {width} (or its own model) with the "
         f"{plan.preset} hyper-parameters; this is small, so that an audit takes minutes. Seed{'s' * (plan.runs > 1)}: "
         f"{seeds}. All {attacked * (attacked - 1) // 2:,} pairs among {attacked} nodes were scored by every attack and "
-        "compared with the true edges. LinkTeller was computed exactly from the model, which gives the scores that one "
-        f"query per node would give; linkteller-grouped could ask {plan.queries} queries. Seeded noise: reproducible, "
-        "not private."
+        f"compared with the true edges. {FIGURES_SAID} LinkTeller was computed exactly from the model, which gives the "
+        f"scores that one query per node would give; linkteller-grouped could ask {plan.queries} queries. Seeded "
+        "noise: reproducible, not private."
     )
 
 
 def collect(
     graph: Graph,
-    results: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     *,
     settings: dict[str, Any],
     failures: Sequence[str] = (),
@@ -119,24 +126,24 @@ def collect(
     """Put the results of all releases together; curves show the first run of the most telling releases."""
     data = AuditData(
         graph=graph_facts(graph),
-        rows=[row for result in results for row in result["rows"]],
+        rows=[dict(row) for record in records for row in record.rows],
         settings=settings,
         homophily=class_homophily(graph),
         verified=[dict(v) for v in verified],
         failures=list(failures),
     )
     data.heatmaps = heatmaps(data.rows)
-    first: dict[tuple[str, Any], Mapping[str, Any]] = {}
-    for result in results:
-        if result["rows"]:
-            row = result["rows"][0]
-            first.setdefault((row["defence"], row["epsilon"]), result)
-    for (defence, epsilon), result in first.items():
-        data.guarantees[label(defence, epsilon)] = result["statement"]
-        if result["reference"] and result["reference"] not in data.citations:
-            data.citations.append(result["reference"])
+    first: dict[tuple[str, Any], Record] = {}
+    for record in records:
+        row = record.rows[0]
+        first.setdefault((row["defence"], row["epsilon"]), record)
+    for (defence, epsilon), record in first.items():
+        data.guarantees[label(defence, epsilon)] = record.details["statement"]
+        reference = record.details["reference"]
+        if reference and reference not in data.citations:
+            data.citations.append(reference)
     data.citations += [line for line in references(data.rows) if line not in data.citations]
-    data.notes = _remarks(results)
+    data.notes = _remarks(records)
     for key in _telling(data, first):
         _add_curves(data, key, first[key])
     return data
@@ -152,16 +159,16 @@ def references(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [line for line in found if line]
 
 
-def _remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
+def _remarks(records: Sequence[Record]) -> list[str]:
     """What releases and attacks remarked, once each, with the defences it is about."""
     about: dict[str, dict[str, None]] = {}
-    for result in results:
-        for note in result.get("notes", ()):
-            about.setdefault(note, {})[label(result["rows"][0]["defence"], None) if result["rows"] else ""] = None
+    for record in records:
+        for note in record.details["notes"]:
+            about.setdefault(note, {})[label(record.rows[0]["defence"], None)] = None
     return [f"{', '.join(names)}: {note}" for note, names in about.items()]
 
 
-def _telling(data: AuditData, first: Mapping[tuple[str, Any], Any]) -> list[tuple[str, Any]]:
+def _telling(data: AuditData, first: Mapping[tuple[str, Any], Record]) -> list[tuple[str, Any]]:
     """The undefended model, the MLP, the recommended release, and the most useful setting of other defences."""
     cells = summarise(data.rows)
     best = best_defence(cells)
@@ -172,18 +179,18 @@ def _telling(data: AuditData, first: Mapping[tuple[str, Any], Any]) -> list[tupl
     return [key for key in chosen.values() if key in first][:SHOWN]
 
 
-def _add_curves(data: AuditData, key: tuple[str, Any], result: Mapping[str, Any]) -> None:
+def _add_curves(data: AuditData, key: tuple[str, Any], record: Record) -> None:
     defence, epsilon = key
-    name, leak = label(defence, epsilon), result["leak"]
+    name, leak = label(defence, epsilon), record.details["leak"]
     tag = {"defence": defence, "label": name}
     if leak["roc"]:
         data.roc.append({**tag, "attack": leak["strongest"], **leak["roc"]})
     if leak["exposure"]:
         exposure = {k: leak["exposure"][k] for k in ("bins", "nodes")}  # never the shares: they are per node
         data.exposure.append({**tag, **exposure})
-    useful = {b["bin"]: b["utility"] for b in result["utility_by_degree"]}
+    useful = {b["bin"]: b["utility"] for b in record.details.get("utility_by_degree", ())}
     data.by_degree += [{**tag, **b, "utility": useful.get(b["bin"])} for b in leak["by_degree"]]
-    data.budget_curves += [{**tag, **point} for point in result["budget"]]
+    data.budget_curves += [{**tag, **point} for point in record.details["budget"]]
 
 
 def heatmaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from edgeveil.report.data import AuditData, label
+from edgeveil.audits.cells import label
+from edgeveil.report.data import AuditData
 from edgeveil.report.figures import Plot, empty_grid, percent
 from edgeveil.report.style import GRID, INK, MUTED, SERIES, canvas, ink_for, to_svg
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgeveil.report.data import AuditData, Cell, label
+from edgeveil.audits.cells import Cell, label
+from edgeveil.report.data import AuditData
 from edgeveil.report.style import GRID, MUTED, SOFT, canvas, ink_for, to_svg
 
 __all__ = ["Plot", "epsilon_plot", "percent", "tradeoff_plot"]

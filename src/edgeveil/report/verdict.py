@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from edgeveil.audits.audit import MIN_EDGES
-from edgeveil.report.data import AuditData, Cell, label
+from edgeveil.audits.cells import Cell, label
+from edgeveil.report.data import AuditData
 from edgeveil.report.figures import baselines, percent
 from edgeveil.runs.rows import why_left_out
 

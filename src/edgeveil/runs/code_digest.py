@@ -1,31 +1,34 @@
-"""A digest of the code that can change a figure, so that rows of another version are never taken for this one's."""
+"""A digest of the code that can change a figure, so that rows of another version are never taken for this one's.
+
+It covers everything that is imported, directly or not, from the measurement and from the families of methods. Modules
+go by their logical name, the last part of the dotted one, and imports count by what they import, not from where: moving
+a module from room to room changes no digest.
+"""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from functools import lru_cache
+import json
+import re
+from collections import deque
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import edgeveil
 
-__all__ = ["RELEVANT", "code_digest", "module_digest"]
+__all__ = ["code_digest", "covered", "equal_codes", "module_digest"]
 
-RELEVANT = (
-    "graph",
-    "privacy",
-    "metrics",
-    "models",
-    "release",
-    "defences",
-    "attacks",
-    "runs/measure.py",
-    "runs/score.py",
-)
+START = "edgeveil.runs.measure"
+FAMILIES = ("edgeveil.defences", "edgeveil.attacks")  # found by folder, not by import
+_DOTTED = re.compile(r"edgeveil(?:\.\w+)*\.(\w+)")
 
 
 def module_digest(source: str) -> str:
-    """Digest of a module's syntax tree: comments, layout and docstrings do not count."""
+    """Digest of a module's syntax tree: comments, layout, docstrings and where other modules live do not count."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if (
@@ -33,16 +36,77 @@ def module_digest(source: str) -> str:
             and ast.get_docstring(node) is not None
         ):
             node.body = node.body[1:]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("edgeveil"):
+            node.module = "edgeveil"
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = _DOTTED.sub(r"\1", node.value)
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
-@lru_cache(maxsize=1)
+def covered(root: Path | None = None) -> dict[str, Path]:
+    """Every module that a figure can depend on, by logical name."""
+    root = root or Path(edgeveil.__file__).parent
+    start = _path(START, root)
+    assert start is not None
+    queue = deque([start])
+    for family in FAMILIES:
+        queue += sorted((root / family.partition(".")[2].replace(".", "/")).rglob("*.py"))
+    found: dict[Path, None] = {}
+    while queue:
+        path = queue.popleft()
+        if path not in found:
+            found[path] = None
+            queue += _imports(path, root)
+    return {_logical(path, root): path for path in sorted(found)}
+
+
+def _logical(path: Path, root: Path) -> str:
+    return path.parent.relative_to(root).as_posix() if path.stem == "__init__" else path.stem
+
+
+def _imports(path: Path, root: Path) -> list[Path]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("edgeveil."):
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names if alias.name.startswith("edgeveil.")]
+    return [found for name in names if (found := _path(name, root)) is not None]
+
+
+def _path(module: str, root: Path) -> Path | None:
+    base = root.joinpath(*module.split(".")[1:])
+    return next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()), None)
+
+
+def digest_of(root: Path) -> str:
+    """The digest of a package that lies at `root`."""
+    lines = (f"{name}:{module_digest(path.read_text('utf-8'))}\n" for name, path in sorted(covered(root).items()))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
+
+
+@cache
 def code_digest() -> str:
     """One digest over every module that a figure can depend on."""
-    root = Path(edgeveil.__file__).parent
-    digest = hashlib.sha256()
-    for part in RELEVANT:
-        path = root / part
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(f"{file.relative_to(root).as_posix()}:{module_digest(file.read_text('utf-8'))}\n".encode())
-    return digest.hexdigest()[:16]
+    return digest_of(Path(edgeveil.__file__).parent)
+
+
+@cache
+def _carried() -> list[Mapping[str, Any]]:
+    """The record of `scripts/carry_rows.py`: which code was found to give the same rows as which, for which methods."""
+    found: list[Mapping[str, Any]] = json.loads((files("edgeveil.runs") / "data" / "carried_rows.json").read_text())
+    return found
+
+
+@cache
+def equal_codes(code: str, defence: str) -> tuple[str, ...]:
+    """A code's digest and those whose rows of a method were run again, up to this code, and found equal."""
+    codes = {code: None}
+    queue = deque(codes)
+    while queue:
+        newer = queue.popleft()
+        for entry in _carried():
+            if entry["to"] == newer and defence in entry["defences"] and entry["from"] not in codes:
+                codes[entry["from"]] = None
+                queue.append(entry["from"])
+    return tuple(codes)

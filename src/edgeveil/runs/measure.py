@@ -1,24 +1,30 @@
-"""One run: a release and every attack on it, as a pure function of settings, graphs and seed."""
+"""The one measurement: a release or a target, every attack on it, the truth, rows. Pure in settings, graphs and seed.
+
+Everything that turns a graph into rows comes through here: sweeps, printed tables, audits, advice, trials of the guard
+and the check of a claim through a model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edgeveil.defences.api import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import ALIASES, apply_split, draw
-from edgeveil.metrics.utility import by_degree, homophily
+from edgeveil.metrics.utility import by_degree, default_metric, homophily
 from edgeveil.models.memo import Memo, remembering
 from edgeveil.models.presets import preset
 from edgeveil.release.release import Release
+from edgeveil.release.target import Target
+from edgeveil.runs.details import budget_curve, leak_details, utility_by_degree
 from edgeveil.runs.rows import Row, plain, release_labels
-from edgeveil.runs.run_config import RunConfig
-from edgeveil.runs.score import Attacked, attack_release, rows_of
+from edgeveil.runs.run_config import AttackConfig, RunConfig
+from edgeveil.runs.score import Attacked, Given, Service, attack_service, rows_of, service_of
 
-__all__ = ["FUNCTION", "Measured", "measure", "run", "split_of", "utility_metric"]
+__all__ = ["FUNCTION", "Measured", "measure", "measure_target", "run", "split_of"]
 
 FUNCTION = "edgeveil.runs.measure:run"
 DEGREE_EDGES = (1, 6, 11, 21, 51, float("inf"))
@@ -27,52 +33,112 @@ _MEMO = Memo()  # one per process: trainings that several runs have in common
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """All that one run found, for callers that want more than rows (curves, exposed edges)."""
+    """All that one run found. `release` is None where somebody else's target was attacked."""
 
-    config: RunConfig
     graph: Graph
-    release: Release
+    release: Release | None
     figures: Mapping[str, float]
     attacked: tuple[Attacked, ...]
     rows: tuple[Row, ...]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What release and attacks remarked, once each."""
+        own = self.release.notes if self.release else ()
+        return tuple(dict.fromkeys([*own, *(note for part in self.attacked for note in part.result.notes)]))
 
 
 def run(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, Any]:
-    """What executors call: plain settings in, plain rows and figures out."""
+    """What executors call: plain settings in, plain rows, figures, notes and details out."""
     with remembering(_MEMO):
         found = measure(RunConfig.model_validate(config), graphs)
     return {
         "rows": [row.to_json() for row in found.rows],
         "figures": plain(dict(found.figures)),
-        "notes": list(found.release.notes),
+        "notes": list(found.notes),
+        "details": plain(found.details),
     }
 
 
-def measure(config: RunConfig, graphs: Mapping[str, Graph]) -> Measured:
-    """Train the release, measure its utility, attack it."""
+def measure(config: RunConfig, graphs: Mapping[str, Graph], given: Given | None = None) -> Measured:
+    """Train the release, measure its utility, attack it, compare with the truth."""
     training, inference = _graphs(config, graphs)
     release = _defend(config, training, inference)
     graph = training if inference is None else inference
-    figures = _utility(release, graph) | _false_edges(release, graph) | _details(release, graph)
-    metric = utility_metric(config)
-    if metric not in figures:
+    figures = _utility(release, graph) | _false_edges(release, graph) | _by_class_and_degree(release, graph)
+    metric = config.utility or default_metric(graph.num_classes, multilabel=graph.multilabel)
+    if metric not in figures and (config.utility or can_score(graph)):
         raise InputError(
             f"utility metric {metric!r} does not exist for {graph.name}; it has {', '.join(_utility(release, graph))}"
         )
     labels = release_labels(release, split=training.split, seed=config.seed) | {
         "utility_metric": metric,
-        "utility": figures[metric],
+        "utility": figures.get(metric),
     }
     if config.preset != "default":
         labels["params"] = {**labels["params"], "preset": config.preset}
-    attacked = tuple(attack_release(release, graph, config.attacks, config.seed))
+    found = measure_target(release, graph, config.attacks, seed=config.seed, labels=labels, given=given)
+    found = replace(found, figures=figures)
+    return replace(found, details=_details(found, config)) if config.details else found
+
+
+def measure_target(
+    target: Release | Target,
+    graph: Graph,
+    attacks: Sequence[AttackConfig],
+    *,
+    seed: int = 0,
+    labels: Mapping[str, Any] | None = None,
+    given: Given | None = None,
+) -> Measured:
+    """The second half of `measure`, for a release or target that exists already: attack it and compare."""
+    if labels is None:
+        labels = release_labels(target, seed=seed) if isinstance(target, Release) else foreign_labels(graph, seed)
+    attacked = tuple(attack_service(service_of(target), graph, tuple(attacks), seed, given))
     rows = [row for part in attacked for row in rows_of(part, labels)]
-    return Measured(config, graph, release, figures, attacked, tuple(rows or [Row(**labels)]))
+    release = target if isinstance(target, Release) else None
+    return Measured(graph, release, {}, attacked, tuple(rows or [Row(**labels)]))
 
 
-def utility_metric(config: RunConfig) -> str:
-    """The papers' habit: F1 of the rarer class on Twitch, micro-F1 elsewhere."""
-    return config.utility or ("rare_f1" if config.dataset.startswith("twitch") else "micro_f1")
+def foreign_labels(graph: Graph, seed: int | None = None) -> dict[str, Any]:
+    """What rows say of a model of which nothing is known but its answers."""
+    return {
+        "dataset": graph.name,
+        "is_twin": graph.is_twin,
+        "defence": "unknown",
+        "model": "existing model",
+        "status": "none",
+        "params": {},
+        "seed": seed,
+    }
+
+
+def owner_details(found: Measured, service: Service | None = None, seed: int = 0) -> dict[str, Any]:
+    """What the owner's report shows besides rows; with a `service` also edges found against queries asked."""
+    nodes = next((part.nodes for part in found.attacked if part.nodes is not None), None)
+    claim = None if found.release is None else found.release.guarantee
+    return {
+        "statement": "" if claim is None else claim.statement(),
+        "reference": "" if claim is None else claim.reference,
+        "notes": list(found.notes),
+        "leak": leak_details(found.attacked, found.graph),
+        "budget": budget_curve(service, found.graph, nodes, seed) if service is not None and nodes is not None else [],
+    }
+
+
+def _details(found: Measured, config: RunConfig) -> dict[str, Any]:
+    """Undefended, a query budget tells how hard the graph is to read; behind a defence the curve would say no more."""
+    assert found.release is not None
+    asked = config.defence == "none" and any(a.name == "linkteller-grouped" for a in config.attacks)
+    service = service_of(found.release) if asked else None
+    bins = utility_by_degree(found.release, found.graph) if can_score(found.graph) else []
+    return owner_details(found, service, config.seed) | {"utility_by_degree": bins}
+
+
+def can_score(graph: Graph) -> bool:
+    """Whether the graph has labelled test nodes."""
+    return graph.y is not None and (graph.masks is None or bool(graph.masks.test.any()))
 
 
 def split_of(config: RunConfig, graph: Graph) -> str | None:
@@ -82,7 +148,7 @@ def split_of(config: RunConfig, graph: Graph) -> str | None:
 
 def _graphs(config: RunConfig, graphs: Mapping[str, Graph]) -> tuple[Graph, Graph | None]:
     training = graphs[config.graphs[0]]
-    name = split_of(config, training)
+    name = None if config.split == "given" else split_of(config, training)
     if name is not None:
         drawn = _is_rule(name)
         training = (
@@ -116,13 +182,15 @@ def _defend(config: RunConfig, training: Graph, inference: Graph | None) -> Rele
 
 def _utility(release: Release, graph: Graph) -> dict[str, float]:
     """Every scalar utility metric on the test nodes and, named ``val_...``, on the validation nodes."""
+    if not can_score(graph):
+        return {}
     found = _scalars(release.utility("test"))
     if graph.masks is not None and graph.masks.val.any():
         found |= {f"val_{k}": v for k, v in _scalars(release.utility("val")).items()}
     return found
 
 
-def _details(release: Release, graph: Graph) -> dict[str, float]:
+def _by_class_and_degree(release: Release, graph: Graph) -> dict[str, float]:
     """Utility by node degree (LinkTeller Fig. 4) and homophily per class, true and predicted (LPGNet Fig. 3)."""
     if graph.multilabel or graph.y is None:
         return {}

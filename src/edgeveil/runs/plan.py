@@ -26,7 +26,7 @@ from edgeveil.errors import UnknownNameError, UsageError
 from edgeveil.registry import canonical
 from edgeveil.runs.run_config import AttackConfig, Frozen, RunConfig
 
-__all__ = ["Grid", "Plan", "load_plan", "parse_plan"]
+__all__ = ["Grid", "Plan", "load_plan", "parse_plan", "takes_epsilon"]
 
 
 def _listed(value: Any) -> Any:
@@ -83,7 +83,7 @@ class Grid(Frozen):
         default_factory=dict, description="Fields of training that replace the preset's."
     )
     utility: str | None = Field(
-        default=None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1."
+        default=None, description="Utility metric of the rows; default: rare_f1 for two classes, else micro_f1."
     )
     seeds: Seeds | None = Field(default=None, description="Seeds of this grid; default: the plan's.")
     attack: tuple[AttackConfig, ...] = Field(
@@ -94,10 +94,9 @@ class Grid(Frozen):
         """Every combination, in the order written, seeds outermost so that early results cover the grid."""
         own = seeds if self.seeds is None else self.seeds
         for seed, dataset, defence in itertools.product(own, self.dataset, self.defence):
-            facts = _facts(defence)
-            epsilons = self.epsilon if facts.takes_epsilon else (None,)
-            variants = self.variant if facts.has_variants else (None,)
-            models = ("mlp",) if facts.own_model else self.model
+            epsilons = self.epsilon if takes_epsilon(defence) else (None,)
+            variants = self.variant if _takes(defence, "variant") else (None,)
+            models = ("mlp",) if _own_model(defence) else self.model
             for variant, model, epsilon in itertools.product(variants, models, epsilons):
                 params = next((dict(p) for name, p in self.params.items() if canonical(name) == canonical(defence)), {})
                 if variant is not None:
@@ -126,21 +125,21 @@ class Plan(Frozen):
         return list({str(run.to_json()): run for run in found}.values())
 
 
-class _Facts:
-    """What a grid must know about a defence."""
-
-    def __init__(self, name: str) -> None:
-        from edgeveil.defences.base import DEFENCES
-
-        entry = DEFENCES.entry(name)
-        fields = set(getattr(entry.cls, "__dataclass_fields__", {}))
-        self.takes_epsilon = "epsilon" in fields and "epsilon" not in entry.preset
-        self.has_variants = "variant" in fields and "variant" not in entry.preset
-        self.own_model = entry.name == "mlp" or entry.name.startswith("lpgnet")
+def takes_epsilon(defence: str) -> bool:
+    """Whether a defence under this name is given an epsilon."""
+    return _takes(defence, "epsilon")
 
 
-def _facts(defence: str) -> _Facts:
-    return _Facts(defence)
+def _takes(defence: str, parameter: str) -> bool:
+    from edgeveil.defences.base import DEFENCES
+
+    entry = DEFENCES.entry(defence)
+    return parameter in getattr(entry.cls, "__dataclass_fields__", {}) and parameter not in entry.preset
+
+
+def _own_model(defence: str) -> bool:
+    name = canonical(defence)
+    return name == "mlp" or name.startswith("lpgnet")
 
 
 def _check_names(grid: Grid) -> None:

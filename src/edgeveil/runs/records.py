@@ -17,7 +17,8 @@ __all__ = ["Record", "append_record", "owner_only", "read_log"]
 class Record:
     """One finished run: its rows, figures of the whole run (number -1 in the store) and where they came from.
 
-    `id` names settings, data and code; `key` leaves the code out.
+    `id` names settings, data and code; `key` leaves the code out. `details` is what rows cannot hold (curves, which
+    edges are found) and names true edges: whatever keeps it must be readable by its owner only.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Record:
     rows: tuple[Mapping[str, Any], ...] = ()
     figures: Mapping[str, float | None] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def owner_only(path: Path) -> None:

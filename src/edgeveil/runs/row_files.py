@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.errors import MissingExtra, StorageError, UsageError
-from edgeveil.runs.rows import FIELDS, FIGURES
+from edgeveil.runs.rows import FIELDS, FIGURES, WHOLE
 
 __all__ = ["ENDINGS", "export", "write_table"]
 
@@ -77,8 +77,7 @@ def _parquet(rows: list[Mapping[str, Any]], path: Path) -> None:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise MissingExtra("parquet export", "parquet") from error
-    whole = {"layers", "seed", "queries", "n_nodes", "n_pairs", "n_edges"}
     kinds = {"is_twin": pa.bool_(), "epsilon": pa.float64(), "delta": pa.float64()}
-    kinds |= {name: pa.int64() if name in whole else pa.float64() for name in (*FIGURES, "layers", "seed")}
+    kinds |= {name: pa.int64() if name in WHOLE else pa.float64() for name in {*FIGURES, *WHOLE}}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in FIELDS])
     pq.write_table(pa.Table.from_pylist(list(map(_flat, rows)), schema=schema), path)

@@ -14,15 +14,22 @@ from edgeveil.privacy.guarantee import ONE_EDGE
 if TYPE_CHECKING:
     from edgeveil.release.release import Release
 
-__all__ = ["FIELDS", "FIGURES", "LABELS", "TIMES", "Row", "release_labels"]
+__all__ = ["FIELDS", "FIGURES", "LABELS", "TIMES", "WHOLE", "Row", "plain", "release_labels"]
+
+
+def _measured() -> Any:
+    """A column that holds a figure; the others say what the row is about."""
+    return field(default=None, metadata={"figure": True})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One measurement: a release (dataset, defence, model, epsilon, seed) under one attack, degree class and belief.
 
-    None is a missing value. `params` holds the parameters of defence and attack that have no column of their own;
-    `seed` is that of the release, ``params["sample_seed"]`` that of the attacked nodes or pairs.
+    None is a missing value. `leakage` is the share of the true edges among the attacked pairs that are found when
+    as many pairs are named as there are edges; precision, recall and F1 are at the row's belief. `params` holds the
+    parameters of defence and attack that have no column of their own; `seed` is that of the release,
+    ``params["sample_seed"]`` that of the attacked nodes or pairs.
     """
 
     dataset: str
@@ -45,19 +52,20 @@ class Row:
     belief: str | None = None
     seed: int | None = None
     utility_metric: str | None = None
-    utility: float | None = None
-    auc: float | None = None
-    average_precision: float | None = None
-    precision: float | None = None
-    recall: float | None = None
-    f1: float | None = None
-    tpr_at_fpr_001: float | None = None
-    queries: int | None = None
-    seconds_train: float | None = None
-    seconds_attack: float | None = None
-    n_nodes: int | None = None
-    n_pairs: int | None = None
-    n_edges: int | None = None
+    utility: float | None = _measured()
+    auc: float | None = _measured()
+    average_precision: float | None = _measured()
+    precision: float | None = _measured()
+    recall: float | None = _measured()
+    f1: float | None = _measured()
+    tpr_at_fpr_001: float | None = _measured()
+    queries: int | None = _measured()
+    seconds_train: float | None = _measured()
+    seconds_attack: float | None = _measured()
+    n_nodes: int | None = _measured()
+    n_pairs: int | None = _measured()
+    n_edges: int | None = _measured()
+    leakage: float | None = _measured()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values in the fixed order of columns; NaN and infinity become None."""
@@ -83,10 +91,8 @@ class Row:
 
 FIELDS = tuple(f.name for f in fields(Row))
 TIMES = ("seconds_train", "seconds_attack")
-FIGURES = (
-    "utility", "auc", "average_precision", "precision", "recall", "f1", "tpr_at_fpr_001", "queries", *TIMES,
-    "n_nodes", "n_pairs", "n_edges",
-)  # fmt: skip
+FIGURES = tuple(f.name for f in fields(Row) if f.metadata.get("figure"))
+WHOLE = tuple(f.name for f in fields(Row) if str(f.type).startswith("int"))  # columns of whole numbers
 LABELS = tuple(name for name in FIELDS if name not in FIGURES)
 
 

@@ -15,7 +15,7 @@ from edgeveil.registry import canonical
 __all__ = ["BELIEFS", "AttackConfig", "Degree", "RunConfig", "canonical_json", "content_id"]
 
 Degree = Literal["low", "unconstrained", "high"]
-Protocol = Literal["subset", "balanced", "sampled"]
+Protocol = Literal["subset", "balanced", "sampled", "given"]
 BELIEFS = ("k/4", "k/2", "k", "2k", "4k")
 
 
@@ -35,13 +35,22 @@ class AttackConfig(Frozen):
     protocol: Protocol = Field(
         default="subset",
         description="subset: all pairs among some nodes (LinkTeller); balanced: all edges and as many non-edges "
-        "(He et al.); sampled: some edges and non-edges (LPGNet, GraphPrivatizer).",
+        "(He et al.); sampled: some edges and non-edges (LPGNet, GraphPrivatizer); given: nodes or pairs that a "
+        "Python caller hands over.",
     )
     degrees: tuple[Degree, ...] = Field(default=("unconstrained",), description="Degree classes; protocol subset only.")
     beliefs: tuple[str, ...] = Field(default=BELIEFS, description="Density beliefs, as multiples of the density k.")
+    density: Literal["rounded", "exact"] = Field(
+        default="rounded",
+        description="The density k that beliefs are multiples of: edges among the attacked pairs over pairs, rounded "
+        "to one digit for protocol subset as LinkTeller does, or exact.",
+    )
     nodes: int = Field(default=500, ge=2, description="Attacked nodes (subset), or edges and non-edges each (sampled).")
     sample_seeds: tuple[int, ...] | None = Field(
         default=None, description="Seeds of the attacked nodes or pairs; default: one that follows from the run's seed."
+    )
+    seed: int | None = Field(
+        default=None, ge=0, description="Seed of the attack's own draws; default: that of the attacked sample."
     )
     pair_variant: Literal["correct", "published", "first-rows"] = Field(
         default="correct",
@@ -67,7 +76,10 @@ class RunConfig(Frozen):
     train_on: str | None = Field(
         default=None, description="Another graph to train on (twitch-es for the Twitch graphs)."
     )
-    split: str | None = Field(default=None, description="Split of the training graph; default: the dataset's own.")
+    split: str | None = Field(
+        default=None,
+        description="Split of the training graph; default: the dataset's own; given: as handed over.",
+    )
     split_seed: int = Field(default=0, ge=0, description="Seed of a drawn split.")
     setting: str | None = Field(
         default=None,
@@ -91,9 +103,12 @@ class RunConfig(Frozen):
     )
     seed: int = Field(default=0, ge=0, description="Seed of noise, weights and dropout.")
     utility: str | None = Field(
-        default=None, description="Utility metric of the rows; default: rare_f1 on Twitch, else micro_f1."
+        default=None, description="Utility metric of the rows; default: rare_f1 for two classes, else micro_f1."
     )
     attacks: tuple[AttackConfig, ...] = Field(default=(), description="Attacks on the release.")
+    details: bool = Field(
+        default=False, description="Also keep curves, the guarantee and which edges are found; for the owner's eyes."
+    )
 
     _names = field_validator("dataset", "train_on", "defence", "model", "preset")(
         lambda value: value if value is None or "/" in value or value.endswith(".npz") else canonical(value)

@@ -1,8 +1,8 @@
-"""One release under attack: draw the pairs of a protocol, run the attack, compare with the truth, make rows."""
+"""One target under attack: draw the pairs of a protocol, run the attack, compare with the truth, make rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgeveil.attacks.api import attack as run_attack
 from edgeveil.attacks.base import AttackResult
 from edgeveil.defences.local import without_kprop
-from edgeveil.errors import UnknownNameError
+from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.graph import Graph
 from edgeveil.metrics.protocol import (
     BALANCED_BELIEFS,
@@ -32,22 +32,41 @@ from edgeveil.runs.rows import Row
 from edgeveil.runs.run_config import AttackConfig
 from edgeveil.seeds import stream
 
-__all__ = ["Attacked", "attack_release", "rows_of", "shared_target"]
+__all__ = ["Attacked", "Given", "Service", "attack_service", "draw_nodes", "rows_of", "service_of", "shared_target"]
 
 Bool = NDArray[np.bool_]
+Int = NDArray[np.int64]
+Service = Callable[[AttackConfig], Target]
 KNOWN_BELIEFS = {**BALANCED_BELIEFS, **BELIEFS}
 
 
 @dataclass(frozen=True, eq=False)
+class Given:
+    """Whom to attack where the protocol is "given": all pairs among `nodes`, or just `pairs` [2, P]."""
+
+    nodes: Int | None = None
+    pairs: Int | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Attacked:
-    """One attack on one sample of pairs. `nodes` is None where the protocol samples pairs instead of nodes."""
+    """One attack on one sample of pairs. `nodes` is None where the protocol samples pairs instead of nodes.
+
+    `truth` says which of the listed pairs are edges; `edges` counts those that a sparse result leaves out as well.
+    """
 
     config: AttackConfig
     result: AttackResult
     truth: Bool
     degree: str | None
     sample_seed: int
-    nodes: NDArray[np.int64] | None
+    nodes: Int | None
+    edges: int
+
+    @property
+    def rest(self) -> tuple[int, int] | None:
+        """(edges, non-edges) among the pairs that a sparse result leaves out."""
+        return self.result.rest(self.edges, int(self.truth.sum())) if self.result.unlisted else None
 
 
 def shared_target(release: Release, answer: AnswerKind = "logits", dtype: str = "float64") -> LocalTarget:
@@ -57,7 +76,7 @@ def shared_target(release: Release, answer: AnswerKind = "logits", dtype: str = 
     compute = target.influence
     if compute is not None:
 
-        def influence(nodes: NDArray[np.int64]) -> Any:
+        def influence(nodes: Int) -> Any:
             key = nodes.tobytes()
             if key not in known:
                 known.clear()  # the sets of two samples never meet again, and each can be large
@@ -68,6 +87,19 @@ def shared_target(release: Release, answer: AnswerKind = "logits", dtype: str = 
     return target
 
 
+def service_of(target: Release | Target) -> Service:
+    """What each attack is pointed at: views of one release that share work, or one given target as it is."""
+    if isinstance(target, Release):
+        release = target
+
+        @cache
+        def view(bypass: bool, answer: AnswerKind, dtype: str) -> LocalTarget:
+            return shared_target(without_kprop(release) if bypass else release, answer, dtype)
+
+        return lambda config: view(config.bypass_kprop, config.answer, config.dtype)
+    return lambda _: target
+
+
 def sample_seeds(config: AttackConfig, seed: int) -> tuple[int, ...]:
     """Seeds of the attacked samples: those asked for, else one per run (LinkTeller's own three come first)."""
     if config.sample_seeds is not None:
@@ -75,7 +107,9 @@ def sample_seeds(config: AttackConfig, seed: int) -> tuple[int, ...]:
     return (SUBSET_SEEDS[seed] if seed < len(SUBSET_SEEDS) else seed,)
 
 
-def attack_release(release: Release, graph: Graph, configs: tuple[AttackConfig, ...], seed: int) -> Iterator[Attacked]:
+def attack_service(
+    service: Service, graph: Graph, configs: tuple[AttackConfig, ...], seed: int, given: Given | None = None
+) -> Iterator[Attacked]:
     """Every attack on every sample; attacks on the same sample follow each other, so that they share its influence."""
     samples: dict[tuple[Any, ...], list[AttackConfig]] = {}
     for config in configs:
@@ -84,24 +118,31 @@ def attack_release(release: Release, graph: Graph, configs: tuple[AttackConfig, 
             for sample in sample_seeds(config, seed):
                 key = (config.protocol, degree, sample, config.nodes, config.pair_variant)
                 samples.setdefault(key, []).append(config)
-
-    @cache
-    def target(bypass: bool, answer: AnswerKind, dtype: str) -> LocalTarget:
-        return shared_target(without_kprop(release) if bypass else release, answer, dtype)
-
     for (protocol, degree, sample, size, variant), members in samples.items():
-        nodes, pairs = _draw(graph, protocol, degree, sample, size, variant)
+        nodes, pairs = _draw(graph, protocol, degree, sample, size, variant, given)
         for config in members:
-            service = target(config.bypass_kprop, config.answer, config.dtype)
-            result = run_attack(service, config.name, nodes, pairs=pairs, seed=sample, **config.params)
+            own = sample if config.seed is None else config.seed
+            result = run_attack(service(config), config.name, nodes, pairs=pairs, seed=own, **config.params)
             truth = subset_truth(graph, result.pairs)
-            yield Attacked(config, result, truth, degree, sample, nodes)
+            edges = _edges_among(graph, nodes) if result.unlisted else int(truth.sum())
+            yield Attacked(config, result, truth, degree, sample, nodes, edges)
 
 
-def _draw(graph: Graph, protocol: str, degree: Any, sample: int, size: int, variant: str) -> tuple[Any, Any]:
+def _edges_among(graph: Graph, nodes: Int | None) -> int:
+    inside = np.ones(graph.num_nodes, dtype=bool) if nodes is None else np.isin(np.arange(graph.num_nodes), nodes)
+    u, v = graph.edge_index
+    return int((inside[u] & inside[v]).sum())
+
+
+def _draw(
+    graph: Graph, protocol: str, degree: Any, sample: int, size: int, variant: str, given: Given | None
+) -> tuple[Any, Any]:
+    if protocol == "given":
+        if given is None:
+            raise InputError("protocol 'given' needs nodes or pairs from its caller; name another protocol")
+        return given.nodes, given.pairs
     if protocol == "subset":
-        few = min(size, len(candidates(graph, degree)))
-        return subset(graph, degree, sample, few), None
+        return draw_nodes(graph, size, sample, degree), None
     if protocol == "balanced":
         return None, balanced_pairs(graph, sample).pairs
     few = min(size, graph.num_edges)
@@ -110,7 +151,13 @@ def _draw(graph: Graph, protocol: str, degree: Any, sample: int, size: int, vari
     return None, sampled_pairs(graph, few, few, sample, variant).pairs
 
 
-def first_rows_pairs(graph: Graph, count: int, seed: int) -> NDArray[np.int64]:
+def draw_nodes(graph: Graph, size: int, seed: int, degree: Any = "unconstrained") -> Int:
+    """A uniform sample of a degree class; all of it, in the order of the ids, where it has no more nodes than asked."""
+    everyone = candidates(graph, degree)
+    return everyone if len(everyone) <= size else subset(graph, degree, seed, size)
+
+
+def first_rows_pairs(graph: Graph, count: int, seed: int) -> Int:
     """Uniform edges, and non-edges from the first 2E free places of the matrix, as GraphPrivatizer's code has them."""
     rng = stream(seed, "pairs", "first rows")
     n, reach = graph.num_nodes, 2 * graph.num_edges
@@ -129,13 +176,21 @@ def _factors(config: AttackConfig) -> Mapping[str, float]:
     return {belief: KNOWN_BELIEFS[belief] for belief in config.beliefs}
 
 
+def figures_of(attacked: Attacked) -> dict[str, dict[str, float]]:
+    """Figures per belief. Node subsets alone round the density, as LinkTeller does, unless asked for the exact one."""
+    config = attacked.config
+    rounded = config.protocol == "subset" and config.density == "rounded"
+    return belief_figures(attacked.result.scores, attacked.truth, _factors(config), rounded=rounded, rest=attacked.rest)
+
+
 def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
-    """One row per belief; the density is rounded to one digit for node subsets only, as in LinkTeller."""
-    result, truth, config = attacked.result, attacked.truth, attacked.config
-    figures = belief_figures(result.scores, truth, _factors(config), rounded=config.protocol == "subset")
+    """One row per belief."""
+    result, config = attacked.result, attacked.config
     params = {**labels["params"], "attack": dict(result.params), "sample_seed": attacked.sample_seed}
     if config.protocol == "sampled":
         params["pairs"] = config.pair_variant
+    if config.protocol == "subset" and config.density == "exact":
+        params["density"] = "exact"
     if config.bypass_kprop:
         params["bypass_kprop"] = True
     if (config.answer, config.dtype) != ("logits", "float64"):
@@ -144,7 +199,7 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         **labels,
         "params": params,
         "protocol": config.protocol,
-        "attack": result.attack,
+        "attack": config.name,
         "degree": attacked.degree,
     }
     if "variant" not in labels["params"] and "variant" in result.params:
@@ -153,9 +208,9 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         "queries": result.queries,
         "seconds_attack": result.seconds,
         "n_nodes": len(np.unique(result.pairs)) if attacked.nodes is None else len(attacked.nodes),
-        "n_pairs": len(truth),
-        "n_edges": int(truth.sum()),
+        "n_pairs": result.num_pairs,
+        "n_edges": attacked.edges,
     }
-    for belief, values in figures.items():
+    for belief, values in figures_of(attacked).items():
         known = {k: v for k, v in values.items() if k in Row.__dataclass_fields__}
         yield Row(**{**common, **known, "belief": belief})

@@ -1,15 +1,17 @@
 """Where results live: one SQLite file in WAL mode, written by many processes, read while a sweep runs.
 
 Tables: ``runs`` (one per run, with settings and provenance), ``rows`` (what each row is about), ``figures`` (one line
-per run, row and metric; row -1 holds figures of the whole run). A run and all its rows enter in one transaction, so a
-kill leaves it finished or absent. Beside the database an append-only log holds the same records. Ids of runs cover the
-content of the graphs, edges included, so both files are made readable by their owner only; exported rows hold no id.
+per run, row and metric; row -1 holds figures of the whole run), ``details`` (curves and found edges of
+runs that keep them). A run and all its rows enter in one transaction, so a kill leaves it finished or absent. Beside
+the database an append-only log holds the same records. Ids of runs cover the content of the graphs, edges included, so
+both files are made readable by their owner only; exported rows hold no id.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +19,12 @@ from typing import Any
 
 from edgeveil.errors import StorageError
 from edgeveil.runs.records import Record, append_record, owner_only, read_log
-from edgeveil.runs.rows import FIELDS, FIGURES, LABELS
+from edgeveil.runs.rows import FIELDS, FIGURES, LABELS, WHOLE
 from edgeveil.runs.run_config import canonical_json
 
 __all__ = ["Store", "log_path", "rebuild"]
 
-FORMAT = 1
+FORMAT = 2  # 1 had no table of details
 MARK = 0x65647665  # "edve": tells our files from other SQLite databases
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs(
@@ -33,7 +35,9 @@ CREATE TABLE IF NOT EXISTS rows(run TEXT NOT NULL, number INTEGER NOT NULL, labe
   PRIMARY KEY(run, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS figures(run TEXT NOT NULL, number INTEGER NOT NULL, metric TEXT NOT NULL, value REAL,
   PRIMARY KEY(run, number, metric)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS details(run TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 """
+OWNER_ONLY = 0o600
 
 
 def log_path(path: Path) -> Path:
@@ -61,12 +65,13 @@ class Store:
         tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables and mark != MARK:
             raise StorageError(f"{self.path} is a database, but not a store of edgeveil; choose another file")
-        if tables and version != FORMAT:
+        if tables and version > FORMAT:
             raise StorageError(f"{self.path} has store format {version}, this version reads {FORMAT}; use a new file")
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         if not tables:
             self._db.execute(f"PRAGMA application_id={MARK}")
+        if not tables or version < FORMAT:
             self._db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA user_version={FORMAT};COMMIT;")
         if self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("the integrity check failed")
@@ -77,6 +82,14 @@ class Store:
         with self._errors("write"):
             for run in sorted(self.done() - logged):
                 append_record(log_path(self.path), self.record(run))
+
+    def _protect(self) -> None:
+        """Take everyone else's access away, which older versions left, before details are written."""
+        with self._errors("write"):
+            for ending in ("", "-wal", "-shm", ".log"):
+                part = self.path.with_name(self.path.name + ending)
+                if part.exists() and stat.S_IMODE(part.stat().st_mode) != OWNER_ONLY:
+                    part.chmod(OWNER_ONLY)
 
     @contextmanager
     def _errors(self, verb: str) -> Iterator[None]:
@@ -106,6 +119,8 @@ class Store:
 
     def finish(self, record: Record) -> bool:
         """Keep a finished run; False (and no change) if it is there already."""
+        if record.details:
+            self._protect()
         with self._transaction() as db:
             known = db.execute("SELECT status FROM runs WHERE id=?", (record.id,)).fetchone()
             if known is not None and known[0] == "done":
@@ -121,6 +136,8 @@ class Store:
                 *((record.id, -1, k, v) for k, v in record.figures.items()),
                 *((record.id, n, k, row[k]) for n, row in enumerate(record.rows) for k in FIGURES if _there(row, k)),
             ])  # fmt: skip
+            if record.details:
+                db.execute("INSERT OR REPLACE INTO details VALUES(?,?)", (record.id, json.dumps(record.details)))
         with self._errors("write"):
             append_record(log_path(self.path), record)
         return True
@@ -172,9 +189,11 @@ class Store:
             raise StorageError(f"{self.path} holds no finished run {run!r}")
         key, code, plan, config, provenance = found[0]
         figures = dict(self._select("SELECT metric, value FROM figures WHERE run=? AND number=-1", run))
+        details = self._select("SELECT content FROM details WHERE run=?", run)
         return Record(
             id=run, key=key, code=code, plan=plan, config=json.loads(config), rows=tuple(self.rows(run)),
             figures=figures, provenance=json.loads(provenance),
+            details=json.loads(details[0][0]) if details else {},
         )  # fmt: skip
 
     def rows(self, run: str | None = None) -> Iterator[dict[str, Any]]:
@@ -185,7 +204,7 @@ class Store:
             for number, metric, value in self._select(
                 "SELECT number, metric, value FROM figures WHERE run=? AND number>=0", name
             ):
-                figures.setdefault(number, {})[metric] = int(value) if metric in _WHOLE else value
+                figures.setdefault(number, {})[metric] = int(value) if metric in WHOLE else value
             for number, labels in self._select("SELECT number, labels FROM rows WHERE run=? ORDER BY number", name):
                 yield {**dict.fromkeys(FIELDS), **json.loads(labels), **figures.get(number, {})}
 
@@ -203,9 +222,6 @@ class Store:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-_WHOLE = ("queries", "n_nodes", "n_pairs", "n_edges")
 
 
 def _head(record: Record) -> tuple[str, str, str, str, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from edgeveil.errors import EdgeveilError
 from edgeveil.graph.graph import Graph
-from edgeveil.runs.code_digest import code_digest
+from edgeveil.runs.code_digest import code_digest, equal_codes
 from edgeveil.runs.executors import Executor
 from edgeveil.runs.measure import FUNCTION
 from edgeveil.runs.records import Record
@@ -18,7 +18,7 @@ from edgeveil.runs.run_config import RunConfig, canonical_json, content_id
 from edgeveil.runs.store import Store
 from edgeveil.runs.tasks import Outcome, Task
 
-__all__ = ["Progress", "Summary", "carry_on", "describe", "prepare", "sweep"]
+__all__ = ["Progress", "Summary", "carry_on", "describe", "prepare", "stored", "sweep"]
 
 Loader = Callable[[str], Graph]
 
@@ -32,6 +32,9 @@ class Progress(Protocol):
     def advance(self, outcome: Outcome, left: float | None) -> None:
         """One more outcome; `left` is the estimated number of seconds to go."""
 
+    def interrupted(self, finished: int, total: int) -> None:
+        """The user stopped it; `finished` runs are kept."""
+
 
 @dataclass
 class Summary:
@@ -44,7 +47,7 @@ class Summary:
     work: float = 0.0
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
-    keys: dict[str, str] = field(default_factory=dict)  # id -> key without the code's version
+    held: dict[str, str] = field(default_factory=dict)  # id of a task -> id of the finished run that answers it
 
 
 class Clock:
@@ -124,14 +127,13 @@ def carry_on(
     progress: Progress | None = None,
 ) -> Summary:
     """The engine below `sweep`: any function of plain settings and shared graphs."""
-    known = store.done(any_code=True) if any_code else store.done()
     by_id, earlier = store.failed(), store.failed_settings()
-    keys = {t.id: _key(t, graphs) for t in tasks}
-    todo = [t for t in tasks if (keys[t.id] if any_code else t.id) not in known]
+    held = _held(tasks, store, graphs, any_code)
+    todo = [t for t in tasks if t.id not in held]
     # By settings too: what failed for want of a graph, or under other code, has another id by now.
     failed = {t.id: ids for t in todo if (ids := earlier.get(canonical_json(t.config))) or t.id in by_id}
     todo = [t for t in todo if t.id in failed] if only_failed else todo
-    summary = Summary(total=len(tasks), skipped=len(tasks) - len(todo), tasks=list(tasks), keys=keys)
+    summary = Summary(total=len(tasks), skipped=len(tasks) - len(todo), tasks=list(tasks), held=held)
     if progress is not None:
         progress.begin(len(tasks), summary.skipped)
     clock, started = Clock(executor.workers), time.perf_counter()
@@ -143,6 +145,10 @@ def carry_on(
                 store.forget_failed(overcome)
             if progress is not None:
                 progress.advance(outcome, clock.left(outcome, len(todo) - count))
+    except KeyboardInterrupt:
+        if progress is not None:
+            progress.interrupted(len(_held(tasks, store, graphs, any_code)), len(tasks))
+        raise
     finally:
         close = getattr(outcomes, "close", None)
         if close is not None:
@@ -167,27 +173,52 @@ def _keep(outcome: Outcome, store: Store, plan: str, graphs: Mapping[str, Graph]
         return
     if result.get("notes"):
         provenance["notes"] = list(result["notes"])
-    record = _record(task, plan, provenance, graphs, tuple(result.get("rows", ())), result.get("figures", {}))
-    store.finish(record)
+    record = _record(task, plan, provenance, graphs)
+    found = {"rows": tuple(result.get("rows", ())), "figures": result.get("figures", {})}
+    store.finish(replace(record, **found, details=result.get("details", {})))
     summary.done += 1
+    summary.held[task.id] = task.id
 
 
-def _key(task: Task, graphs: Mapping[str, Graph]) -> str:
-    return content_id(task.config, {n: graphs[n].fingerprint for n in task.needs if n in graphs}, "")
+def _held(tasks: Sequence[Task], store: Store, graphs: Mapping[str, Graph], any_code: bool) -> dict[str, str]:
+    """Which finished run answers each task: its own, or one of code that was found to give equal rows.
+
+    With `any_code` also the newest one with these settings and data.
+    """
+    done = store.done()
+    newest = store.latest() if any_code else {}
+    found: dict[str, str] = {}
+    for task in tasks:
+        names = (
+            task.id,
+            *(_name(task, graphs, code) for code in equal_codes(code_digest(), task.config.get("defence", "none"))),
+        )
+        held = next((name for name in names if name in done), newest.get(_name(task, graphs, "")))
+        if held is not None:
+            found[task.id] = held
+    return found
 
 
-def _record(
-    task: Task,
-    plan: str,
-    provenance: Mapping[str, Any],
-    graphs: Mapping[str, Graph],
-    rows: Any = (),
-    figures: Any = None,
-) -> Record:
+def stored(store: Store, summary: Summary) -> Iterator[tuple[Task, Record]]:
+    """The finished runs behind a sweep, in the order of its tasks."""
+    for task in summary.tasks:
+        if task.id in summary.held:
+            yield task, store.record(summary.held[task.id])
+
+
+def _name(task: Task, graphs: Mapping[str, Graph], code: str) -> str:
+    return content_id(task.config, {n: graphs[n].fingerprint for n in task.needs if n in graphs}, code)
+
+
+def _record(task: Task, plan: str, provenance: Mapping[str, Any], graphs: Mapping[str, Graph]) -> Record:
     return Record(
-        id=task.id, key=_key(task, graphs), code=code_digest(), plan=plan, config=task.config, rows=rows,
-        figures=figures or {}, provenance=provenance,
-    )  # fmt: skip
+        id=task.id,
+        key=_name(task, graphs, ""),
+        code=code_digest(),
+        plan=plan,
+        config=task.config,
+        provenance=provenance,
+    )
 
 
 def describe(config: Mapping[str, Any]) -> str:

@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.attacks.api import attack
 from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.graph import Graph
-from edgeveil.metrics.ranking import at_belief
 from edgeveil.release.release import Release
+from edgeveil.runs.measure import measure_target
+from edgeveil.runs.run_config import AttackConfig
+from edgeveil.runs.score import Given
 from edgeveil.serve.config import GuardSettings
 from edgeveil.serve.engine import Engine
 from edgeveil.serve.trial import Bench, GuardedTarget, Session
 
-__all__ = ["LimitRow", "choose_limit", "demand_of", "f1_of", "leak_at", "limit_table", "read_demand"]
+__all__ = ["LimitRow", "choose_limit", "demand_of", "leak_at", "limit_table", "read_demand"]
 
 Int = NDArray[np.int64]
 OFF = GuardSettings(action="off")
@@ -39,14 +40,6 @@ class LimitRow:
     served: float
     linkteller: float
     grouped: float
-
-
-def f1_of(scores: Any, pairs: Any, truth: Graph) -> float:
-    """F1 at the true density of the attacked pairs."""
-    edges = truth.has_edges(pairs[0], pairs[1])
-    if not edges.any():
-        raise InputError("no true edge among the attacked nodes; choose more nodes")
-    return float(at_belief(scores, edges, float(edges.mean()))["f1"])
 
 
 class _Limited(GuardedTarget):
@@ -69,13 +62,21 @@ def leak_at(
     for limit in limits:
         target = _Limited(Bench(release, OFF, engine), nodes)
         target.limit = limit
-        plain = attack(target, "linkteller", nodes=nodes, mode="query", seed=seed)
-        grouped = attack(
-            GuardedTarget(Bench(release, OFF, engine), nodes), "linkteller-grouped", nodes=nodes, seed=seed,
-            queries=min(limit, len(nodes)),
-        )  # fmt: skip
-        out[limit] = (f1_of(plain.scores, plain.pairs, truth), f1_of(grouped.scores, grouped.pairs, truth))
+        grouped = GuardedTarget(Bench(release, OFF, engine), nodes)
+        out[limit] = (
+            _f1(target, truth, nodes, seed, "linkteller", mode="query"),
+            _f1(grouped, truth, nodes, seed, "linkteller-grouped", queries=min(limit, len(nodes))),
+        )
     return out
+
+
+def _f1(target: GuardedTarget, truth: Graph, nodes: Int, seed: int, name: str, **params: Any) -> float:
+    """F1 of an attack that names as many pairs as there are edges among them."""
+    attack = AttackConfig(name=name, params=params, protocol="given", beliefs=("k",), seed=seed)
+    row = measure_target(target, truth, (attack,), seed=seed, given=Given(nodes)).rows[0]
+    if not row.n_edges or row.f1 is None:
+        raise InputError("no true edge among the attacked nodes; choose more nodes")
+    return row.f1
 
 
 def demand_of(sessions: Iterable[Session]) -> Counter[str]:

@@ -34,11 +34,11 @@ def test_an_audit_in_one_line_has_rows_verdict_and_page(audit: ev.Audit, tmp_pat
 
 
 def test_finished_parts_are_kept(tmp_path: Path) -> None:
-    keep = tmp_path / "cells.jsonl"
+    keep = tmp_path / "store.sqlite"
     first = ev.audit(toy(), defences=["none"], keep=keep, **SMALL)
-    size = keep.stat().st_size
+    log = (tmp_path / "store.sqlite.log").read_bytes()
     assert ev.audit(toy(), defences=["none"], keep=keep, **SMALL).rows == first.rows
-    assert keep.stat().st_size == size
+    assert (tmp_path / "store.sqlite.log").read_bytes() == log
 
 
 def test_an_existing_release_needs_no_labels() -> None:

@@ -11,26 +11,24 @@ from edgeveil.cli.common import open_release, say
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
-    from edgeveil.audits.audit import AuditPlan
     from edgeveil.graph.graph import Graph
 
-__all__ = ["audit_existing", "check_order", "open_callable"]
+__all__ = ["check_order", "open_callable", "open_model"]
 
 
-def audit_existing(
-    plan: AuditPlan,
+def open_model(
     truth: Graph,
     release: Path | None,
     url: str | None,
     key: str | None,
     function: str | None,
     model_features: Path | None = None,
-) -> list[dict[str, Any]]:
-    """Attack an existing model and compare with the true edges; labels are not needed."""
-    from edgeveil.audits.existing_models import leak_only
-
+) -> tuple[Any, str]:
+    """The release or target that the options name, and what to call it; None where they name none."""
+    if sum(option is not None for option in (release, url, function)) > 1:
+        raise UsageError("give one of --release, --url and --callable")
     if release is not None:
-        return [leak_only(plan, open_release(release), truth)]
+        return open_release(release), str(release)
     if url is not None:
         from edgeveil.cli.attack import read_features
         from edgeveil.release.remote import HttpTarget
@@ -38,9 +36,8 @@ def audit_existing(
         if model_features is None:
             say("no --model-features: only attacks that need no features are run against the server")
         known = None if model_features is None else read_features(model_features)
-        return [leak_only(plan, HttpTarget(url, key=key, features=known), truth, name=url)]
-    assert function is not None
-    return [leak_only(plan, open_callable(function, truth), truth, name=function)]
+        return HttpTarget(url, key=key, features=known), url
+    return (None, "") if function is None else (open_callable(function, truth), function)
 
 
 def check_order(graph: Graph) -> None:

@@ -1,0 +1,119 @@
+"""`ev.audit`: from a graph to a finished audit with its rows, verdict and page."""
+
+from __future__ import annotations
+
+import html
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgeveil.audits.audit import check_plan, make_plan, run_audit, with_default_split
+from edgeveil.audits.cells import summarise
+from edgeveil.audits.claim_checks import verify_plan
+from edgeveil.audits.existing_models import audit_existing
+from edgeveil.audits.exposed_edges import write_exposed
+from edgeveil.audits.resume_files import audit_store, carry_over
+from edgeveil.errors import EdgeveilError, StorageError
+from edgeveil.graph.graph import Graph
+from edgeveil.report.collect import audit_data
+from edgeveil.report.data import AuditData, write_audit
+from edgeveil.report.page import ordered, write_report
+from edgeveil.report.terminal import table_rows
+from edgeveil.report.verdict import verdict
+from edgeveil.runs.executors import make_executor
+from edgeveil.runs.records import Record
+from edgeveil.runs.sweep import Progress
+
+__all__ = ["Audit", "audit"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """A finished audit. For the owner of the graph: not private."""
+
+    graph: Graph
+    data: AuditData
+    records: Sequence[Record]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Every measurement, one dictionary each, as `edgeveil audit --json` writes them."""
+        return self.data.rows
+
+    @property
+    def verdict(self) -> list[str]:
+        """The result in sentences, most important first."""
+        return verdict(self.data, summarise(self.data.rows))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write report.html, rows.jsonl and audit.json into a folder; returns the report's path."""
+        folder = Path(folder)
+        write_audit(self.data, folder / "audit.json")
+        try:
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
+            (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"cannot write to {folder}: {error.strerror or error}") from error
+        return write_report(self.data, folder / "report.html")
+
+    def write_exposed(self, path: str | Path) -> None:
+        """Write which true edges are found, and each node's exposure, to a file that only you can read."""
+        write_exposed(Path(path), self.graph, self.records)
+
+    def __repr__(self) -> str:
+        head = f"Audit({self.data.graph['name']!r}: {self.data.settings['summary']})"
+        return "\n".join([head, *(f"  {line}" for line in self.verdict)])
+
+    def _repr_html_(self) -> str:
+        head, body = table_rows(self.data, ordered(summarise(self.data.rows)))
+        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self.verdict)
+        titles = "".join(f"<th scope='col'>{html.escape(title)}</th>" for title in head)
+        cells = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in body)
+        return f"{lines}<table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>"
+
+
+def audit(
+    graph: Graph,
+    *,
+    target: Any = None,
+    target_name: str = "existing model",
+    inference_graph: Graph | None = None,
+    executor: str = "serial",
+    workers: int | None = None,
+    keep: str | Path | None = None,
+    progress: Progress | None = None,
+    command: str = "",
+    **plan: Any,
+) -> Audit:
+    """Train the chosen defences over a grid of epsilon, attack each and compare.
+
+    `plan` takes the fields of `edgeveil.audits.audit.AuditPlan`: defences, epsilons, model, attacks, runs, seed, nodes,
+    queries, preset, setting. `target`: attack this release or target instead of training anything; labels are then not
+    needed. `keep`: a store for finished runs, readable by you only, with which an interrupted audit goes on.
+    `command` is quoted in the report.
+    """
+    wished = make_plan(plan)
+    truth = inference_graph or graph
+    started = time.perf_counter()
+    if target is not None:
+        records = [audit_existing(wished, target, truth, target_name)]
+        seconds = time.perf_counter() - started
+        data = audit_data(wished, truth, records, seconds=seconds, command=command, existing=True)
+        return Audit(truth, data, records)
+    trained = with_default_split(graph)
+    check_plan(wished, truth if inference_graph is not None else trained)
+    work = make_executor(executor, workers)
+    with audit_store(keep) as store:
+        carry_over(store, wished, trained, inference_graph)
+        found = run_audit(wished, trained, inference_graph, work, store, progress)
+    if not found.records:
+        raise EdgeveilError("every part of the audit failed:\n" + "\n".join(found.failures))
+    checked = verify_plan(wished.defences, wished.epsilons, wished.seed)
+    data = audit_data(
+        wished, truth, found.records, failures=found.failures, verified=checked,
+        seconds=time.perf_counter() - started, command=command,
+    )  # fmt: skip
+    return Audit(truth, data, found.records)

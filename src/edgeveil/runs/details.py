@@ -1,0 +1,125 @@
+"""What an owner wants to see of one run and rows cannot hold: curves, exposure per node, which edges are found."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.graph.graph import Graph
+from edgeveil.metrics.ties import group
+from edgeveil.metrics.utility import predicted
+from edgeveil.release.release import Release
+from edgeveil.runs.run_config import AttackConfig
+from edgeveil.runs.score import Attacked, Given, Service, attack_service, figures_of
+
+__all__ = ["budget_curve", "degree_bins", "leak_details", "roc_curve", "utility_by_degree"]
+
+Int = NDArray[np.int64]
+EXPOSURE_BINS = ("none", "under half", "half or more", "all")
+BUDGETS = (10, 25, 50, 100, 200)
+
+
+def leak_details(attacked: Sequence[Attacked], truth: Graph) -> dict[str, Any]:
+    """The strongest attack on a set of nodes: ROC curve, nodes by exposure and by degree, edges as it ranks them."""
+    ranked = [(_leakage(part), part) for part in attacked if part.nodes is not None]
+    known = [(value, part) for value, part in ranked if not math.isnan(value)]
+    if not known:
+        return {"strongest": "", "roc": {}, "by_degree": [], "exposure": {}, "found": []}
+    best = max(known, key=lambda pair: pair[0])[1]
+    return _describe(best, truth)
+
+
+def _leakage(attacked: Attacked) -> float:
+    return next(iter(figures_of(attacked).values()))["leakage"]
+
+
+def _describe(best: Attacked, truth: Graph) -> dict[str, Any]:
+    result, edges, nodes = best.result, best.truth, best.nodes
+    assert nodes is not None
+    order = result.top(len(result.scores))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(1, len(order) + 1)
+    hit = edges & (rank <= best.edges)
+    total = np.bincount(result.pairs[:, edges].ravel(), minlength=truth.num_nodes)
+    lost = np.bincount(result.pairs[:, hit].ravel(), minlength=truth.num_nodes)
+    inside = nodes[total[nodes] > 0]
+    picked = order[edges[order]]
+    return {
+        "strongest": best.config.name,
+        "roc": roc_curve(result.scores, edges, rest=best.rest),
+        "by_degree": [
+            {"bin": name, "nodes": int(m.sum()), "recall": float(lost[inside[m]].sum() / total[inside[m]].sum())}
+            for name, m in degree_bins(truth, inside).items()
+        ],
+        "exposure": _exposure(inside, lost[inside] / total[inside]),
+        "found": [
+            {"u": int(result.pairs[0, i]), "v": int(result.pairs[1, i]), "rank": int(rank[i]),
+             "score": float(result.scores[i]), "found": bool(hit[i])}
+            for i in picked
+        ],
+    }  # fmt: skip
+
+
+def _exposure(nodes: Int, share: NDArray[np.float64]) -> dict[str, Any]:
+    counts = [
+        (share == 0).sum(),
+        ((share > 0) & (share < 0.5)).sum(),
+        ((share >= 0.5) & (share < 1)).sum(),
+        (share == 1).sum(),
+    ]
+    return {
+        "bins": list(EXPOSURE_BINS),
+        "nodes": [int(c) for c in counts],
+        "shares": {str(v): float(s) for v, s in zip(nodes, share, strict=True)},
+    }
+
+
+def degree_bins(graph: Graph, nodes: Int) -> dict[str, NDArray[np.bool_]]:
+    """Which of `nodes` fall into each of up to four degree classes, cut at the quartiles of the whole graph."""
+    degrees, everyone = graph.degrees[nodes], graph.degrees
+    cuts = sorted({int(q) for q in np.quantile(everyone, [0.25, 0.5, 0.75])} - {int(everyone.max())})
+    edges = [int(everyone.min()) - 1, *cuts, int(everyone.max())]
+    bins = {}
+    for low, high in itertools.pairwise(edges):
+        mask = (degrees > low) & (degrees <= high)
+        if mask.any():
+            bins[str(high) if high == low + 1 else f"{low + 1}–{high}"] = mask
+    return bins
+
+
+def roc_curve(scores: Any, edges: Any, points: int = 60, rest: tuple[int, int] | None = None) -> dict[str, Any]:
+    """True-positive rates at logarithmically spaced false-positive rates, ties in expectation."""
+    groups = group(scores, edges, rest)
+    rates = np.logspace(-5, 0, points)
+    return {"fpr": [float(r) for r in rates], "tpr": [groups.tpr_at_fpr(float(r)) for r in rates],
+            "auc": groups.auc(), "tpr_at_fpr_001": groups.tpr_at_fpr(0.001)}  # fmt: skip
+
+
+def utility_by_degree(release: Release, truth: Graph) -> list[dict[str, Any]]:
+    """Share of right answers among the test nodes of each degree class."""
+    if truth.y is None or truth.multilabel:
+        return []
+    test = truth.masks.test if truth.masks is not None else np.ones(truth.num_nodes, dtype=bool)
+    chosen = np.flatnonzero(test & (truth.y >= 0))
+    right = predicted(release.predict(), multilabel=False)[chosen] == truth.y[chosen]
+    bins = degree_bins(truth, chosen) if len(chosen) else {}
+    return [{"bin": name, "nodes": int(m.sum()), "utility": float(right[m].mean())} for name, m in bins.items()]
+
+
+def budget_curve(service: Service, truth: Graph, nodes: Int, seed: int) -> list[dict[str, Any]]:
+    """Edges found against the number of queries: the grouped attack at rising budgets, then one query per node."""
+    common: dict[str, Any] = {"protocol": "given", "beliefs": ("k",), "seed": seed}
+    grouped = [
+        AttackConfig(name="linkteller-grouped", params={"queries": q}, **common) for q in BUDGETS if q < len(nodes)
+    ]
+    each = AttackConfig(name="linkteller", params={"mode": "query"}, **common)
+    points = []
+    for part in attack_service(service, truth, (*grouped, each), seed, Given(nodes)):
+        figures = figures_of(part)["k"]
+        points.append({"queries": part.result.queries, "recall": figures["leakage"], "auc": figures["auc"]})
+    return points

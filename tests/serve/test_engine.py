@@ -133,6 +133,6 @@ def test_an_undefended_release_answers_for_stored_features_only(
     assert server.client.get("/v1/model", headers=key).json()["changed_features"] is False
     server.stop()
     for open_release in (ev.defend(graph, "lapgraph", epsilon=2.0), ev.defend(graph, "mlp")):
-        server = live(open_release, changed_features=None, epsilon_cap=3.0)
+        server = live(open_release, changed_features=None)
         assert server.post("/v1/predict", server.key(), json=moved).status_code == 200
         server.stop()

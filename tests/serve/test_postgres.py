@@ -232,3 +232,48 @@ def test_a_server_on_postgres(cluster: Cluster, ledger: Ledger, live: Callable[.
     states = [server.post("/v1/predict", key, json={"nodes": [0]}).status_code for _ in range(9)]
     assert states.count(200) == 7 and states[-1] == 429
     assert ledger.account("tenant:bob", "queries").used == 10
+
+
+def test_edge_sets_add_up_on_postgres_and_a_copy_of_it_is_whole(
+    cluster: Cluster, ledger: Ledger, tmp_path: Path
+) -> None:
+    from test_ledger_sets import open_sets, path_graph, told
+
+    from edgeveil.privacy.ledger.examine import backup
+
+    open_sets(ledger, a=3.0, b=3.0)
+    told(ledger, "a", 2.0, path_graph(0, 5), "1")
+    told(ledger, "b", 1.0, path_graph(5, 9), "2")
+    with pytest.raises(BudgetExceeded, match="edges:a"):
+        told(ledger, "b", 1.0, path_graph(3, 9), "3")
+    ledger.open_account("edges:a", "epsilon", to_units(4.0))
+    ledger.open_account("edges:b", "epsilon", to_units(4.0))
+    told(ledger, "b", 1.0, path_graph(3, 9), "3")
+    assert ledger.bills()["a"].epsilon == to_units(4.0) and ledger.overlaps() == [["a", "b"]]
+    copy = Ledger(Database(f"sqlite:///{backup(ledger, tmp_path / 'copy.db')}"))
+    copy.unlock(cluster.home / "ledger.key")
+    assert copy.head() == ledger.head() and copy.bills() == ledger.bills()
+    told(copy, "a", 0, path_graph(0, 5), "4")
+    with pytest.raises(BudgetExceeded):
+        told(copy, "a", 0.1, path_graph(0, 5), "5")
+    copy.close()
+
+
+def test_spends_on_overlapping_sets_race_exactly(cluster: Cluster, ledger: Ledger) -> None:
+    from test_ledger_sets import open_sets, path_graph, told
+
+    open_sets(ledger, a=1.0, b=1.0)
+    others = [Ledger(Database(cluster.url, timeout=60)) for _ in range(4)]
+    for other in others:
+        other.unlock(cluster.home / "ledger.key")
+    won: list[str] = []
+
+    def client(i: int) -> None:
+        with contextlib.suppress(BudgetExceeded):
+            told(others[i % 4], "ab"[i % 2], 0.1, path_graph(0, 5), f"race-{i}")
+            won.append("ab"[i % 2])
+
+    race(client, 24)
+    assert len(won) == 10 and ledger.bills()["a"].epsilon == to_units(1.0)
+    for other in others:
+        other.close()

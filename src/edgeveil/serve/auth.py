@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import text
 
 from edgeveil.errors import InputError
+from edgeveil.privacy.ledger import chain
 from edgeveil.privacy.ledger.database import Database
 from edgeveil.privacy.ledger.units import UNLIMITED, to_units
 from edgeveil.serve.ledger import Ledger
@@ -110,6 +111,7 @@ class KeyStore:
                 ),
                 row,
             )
+            chain.extend(connection, now, "key", {"added": key_id, "tenant": tenant, "role": role})
         return f"ev_{key_id}_{secret}", Key(key_id, tenant, role, now, expires, None, note[:200])
 
     def _open_accounts(self, tenant: str, queries: int | None, epsilon: float | None) -> None:
@@ -140,6 +142,8 @@ class KeyStore:
             statement = "UPDATE api_keys SET revoked = :now WHERE id = :i AND revoked IS NULL"
             connection.execute(text(statement), {"now": now, "i": key_id})
             row = connection.execute(text("SELECT * FROM api_keys WHERE id = :i"), {"i": key_id}).first()
+            if row is not None:
+                chain.extend(connection, now, "key", {"revoked": key_id})
         if row is None:
             raise InputError(f"no key with id {key_id!r}; edgeveil keys list shows them")
         with self._lock:

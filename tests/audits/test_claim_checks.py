@@ -1,4 +1,4 @@
-"""The quick check of an audit: planted edges where they can speak, tiny graphs where they cannot."""
+"""The quick check of an audit: planted edges where they can speak, other experiments where they cannot."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from edgeveil.audits.claim_checks import verify_plan
 PRECISION = {"density", "named", "precision", "interval", "bound", "tight"}
 
 
-def test_a_mechanism_that_abstains_from_planted_edges_is_judged_on_tiny_graphs() -> None:
-    for found in verify_plan(["gp-sound"], [2.0, 8.0], seed=0):
-        assert found["verdict"] == "consistent" and 0.8 * found["claimed"] < found["lower"] <= found["claimed"]
+def test_a_mechanism_with_public_list_lengths_is_judged_by_swapped_edges() -> None:
+    for found in verify_plan(["gp-sound"], [2.0, 5.0], seed=0):
+        assert found["verdict"] == "consistent" and 0.7 * found["claimed"] < found["lower"] <= found["claimed"]
         assert not PRECISION & found.keys()
 
 

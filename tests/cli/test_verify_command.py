@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from edgeveil.cli.main import build_app
 from edgeveil.errors import InputError
 
-FAST = ["--runs", "400", "--canaries", "400"]
+FAST = ["--runs", "600", "--canaries", "2000"]
 
 
 def verdict(*args: str) -> tuple[str, str]:
@@ -20,19 +20,36 @@ def verdict(*args: str) -> tuple[str, str]:
 
 
 def test_prints_claim_bound_and_verdict(tmp_path: Path) -> None:
-    last, text = verdict("edgerand", "--epsilon", "4", *FAST, "--json", str(tmp_path / "v.jsonl"))
+    last, text = verdict("edgerand", "--epsilon", "2", *FAST, "--json", str(tmp_path / "v.jsonl"))
     assert last == "verdict: consistent"
-    assert "claimed epsilon: 4" in text and "empirical lower bound:" in text
+    assert "claimed epsilon: 2" in text and "empirical lower bound:" in text
     row = json.loads((tmp_path / "v.jsonl").read_text())
-    assert row["verdict"] == "consistent" and 0 < row["lower_bound"] <= 4 and len(row["tests"]) == 2
+    assert row["verdict"] == "consistent" and 0 < row["lower_bound"] <= 2 and len(row["tests"]) >= 5
+    assert row["ceiling"] == min(t["ceiling"] for t in row["tests"])
+    assert f"ceiling: {row['ceiling']:.2f}" in text.splitlines()
 
 
-def test_secure_noise_can_be_audited() -> None:
-    assert verdict("lapgraph", "--epsilon", "4", "--secure", *FAST)[0] == "verdict: consistent"
+def test_secure_noise_is_the_default_and_seeded_noise_on_request() -> None:
+    seeded = [verdict("edgerand", "--epsilon", "1", "--seeded", "--quick", "--runs", "100")[1] for _ in range(2)]
+    assert seeded[0] == seeded[1] and "quick: fewer runs" in seeded[0]
+    secure = [verdict("edgerand", "--epsilon", "1", "--quick", "--runs", "100")[1] for _ in range(2)]
+    assert secure[0] != secure[1] and "seeded streams" in secure[0]
+
+
+def test_a_claim_above_the_ceiling_is_inconclusive() -> None:
+    last, text = verdict("edgerand", "--epsilon", "12", *FAST)
+    assert last == "verdict: inconclusive" and "above the ceiling" in text
 
 
 def test_too_little_evidence_is_inconclusive() -> None:
     assert verdict("lapgraph", "--epsilon", "1", "--runs", "10", "--canaries", "10")[0] == "verdict: inconclusive"
+
+
+def test_an_own_graph_gets_planted_pairs_too() -> None:
+    assert (
+        "planted pairs in cora-twin: lower bound"
+        in verdict("lpgnet-1", "--epsilon", "2", "--graph", "cora-twin", *FAST)[1]
+    )
 
 
 @pytest.mark.parametrize(("defence", "last"), [("mlp", "consistent"), ("none", "inconclusive")])
@@ -50,6 +67,8 @@ def test_through_a_trained_model(defence: str, last: str) -> None:
         ["none"],
         ["edgernd", "--epsilon", "1"],
         ["edgerand", "--epsilon", "1", "--confidence", "1"],
+        ["edgerand", "--epsilon", "1", "--guesses", "5"],
+        ["edgerand", "--epsilon", "1", "--graph", "no-such-graph"],
     ],
 )
 def test_bad_usage(args: list[str]) -> None:

@@ -16,7 +16,7 @@ from edgeveil.defences.gp_sound import response_matrix, two_level_response
 from edgeveil.defences.renew import renew, renewal_epsilon
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.privacy.noise import Noise, noise_for
-from edgeveil.privacy.verify import verify
+from edgeveil.privacy.verify import Effort, verify
 from zoo import toy
 
 Law = dict[tuple[int, ...], float]
@@ -91,7 +91,7 @@ def test_it_can_be_trained_renewed_and_compared() -> None:
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_verify_finds_no_contradiction(epsilon: float) -> None:
-    result = verify(EdgeBucketResponse(epsilon=epsilon), runs=20_000, canaries=50)
+    result = verify(EdgeBucketResponse(epsilon=epsilon), Effort(runs=20_000, canaries=50_000))
     assert result.verdict != "refuted" and result.lower_bound <= epsilon
 
 
@@ -102,7 +102,7 @@ def test_verify_catches_lengths_without_noise() -> None:
         def lengths(self, degrees: np.ndarray, num_nodes: int, noise: Noise) -> np.ndarray:
             return degrees
 
-    assert verify(Exact(epsilon=4.0), runs=20_000, canaries=50).verdict == "refuted"
+    assert verify(Exact(epsilon=4.0), Effort(runs=20_000, canaries=1000)).verdict == "refuted"
 
 
 def test_bad_parameters_and_sizes_are_named() -> None:

@@ -23,7 +23,7 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import exact
 from edgeveil.privacy.noise import noise_for
-from edgeveil.privacy.verify import verify
+from edgeveil.privacy.verify import Effort, verify
 from naive_gp import candidates as naive_candidates
 from naive_gp import probabilities
 from zoo import toy
@@ -218,7 +218,7 @@ def test_rr_flips_at_the_stated_rate() -> None:
 
 @pytest.mark.parametrize("name", ["gp-m", "gp-t", "rr"])
 def test_verify_refutes(name: str) -> None:
-    result = verify(DEFENCES.create(name, epsilon=4.0), runs=300, canaries=50)
+    result = verify(DEFENCES.create(name, epsilon=4.0), Effort(runs=300))
     assert result.verdict == "refuted" and math.isinf(result.lower_bound)
 
 

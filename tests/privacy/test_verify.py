@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,106 +12,159 @@ import pytest
 from scipy.stats import binom
 
 from edgeveil.errors import InputError
-from edgeveil.graph.graph import Graph
-from edgeveil.privacy.canaries import audit_scores
-from edgeveil.privacy.verify import Verification, claim, judge, likelihood_test, neighbours, one_run_test, verify
+from edgeveil.privacy.audit_bounds import guess_bound, views_bound
+from edgeveil.privacy.experiments import Auditable, Claim, Coins, Effort, Experiment, Neighbours, Sight
+from edgeveil.privacy.verify import Verification, judge, verify
 
 
+@dataclass(frozen=True)
 class Response:
-    """Randomised response on one pair, straight from its definition; `strength` 2 plants too little noise."""
+    """Randomised response on single bits, straight from its definition; `strength` 2 plants too little noise."""
 
-    def __init__(self, epsilon: float, strength: float = 1.0) -> None:
-        self.epsilon = epsilon
-        self.truth = 1 / (1 + math.exp(-epsilon * strength))
+    epsilon: float
+    strength: float = 1.0
 
-    def audit_outcomes(self, graph: Graph, runs: int, rng: np.random.Generator) -> list[bool]:
-        bit = graph.num_edges % 2 == 1
-        return [bool(b) for b in (rng.random(runs) < self.truth) == bit]
+    @property
+    def truth(self) -> float:
+        return 1 / (1 + math.exp(-self.epsilon * self.strength))
 
-    def canary_scores(self, graph: Graph, pairs: Any, rng: np.random.Generator) -> Any:
-        truth = graph.has_edges(*pairs)
-        return np.where((rng.random(len(truth)) < self.truth) == truth, 1.0, -1.0)
+    def audit_claim(self) -> Claim:
+        return Claim(self.epsilon, 0.0, "one bit")
+
+    def experiments(self, effort: Effort) -> list[Experiment]:
+        def look() -> Sight:
+            coins = effort.rng("coins").random(effort.canaries) < 0.5
+            told = (effort.rng("noise").random(effort.canaries) < self.truth) == coins
+            return Sight(coins, {"bit": told.astype(np.int64)})
+
+        rng = effort.rng("runs")
+
+        def sample(side: int, count: int) -> dict[str, Any]:
+            told = (rng.random(count) < self.truth) == (side == 0)
+            return {"output": told.tolist()}
+
+        return [Coins("coins", look), Neighbours("neighbours", sample)]
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_sound_is_consistent_and_half_the_noise_is_refuted(epsilon: float) -> None:
-    good = verify(Response(epsilon), runs=8000, canaries=3000)
+    effort = Effort(runs=8000, canaries=8000)
+    good = verify(Response(epsilon), effort)
     assert good.verdict == "consistent"
-    assert 0.5 * epsilon < good.lower_bound <= epsilon
-    bad = verify(Response(epsilon, 2.0), runs=8000, canaries=3000)
+    assert 0.7 * epsilon < good.lower_bound <= epsilon <= good.ceiling
+    bad = verify(Response(epsilon, 2.0), effort)
     assert bad.verdict == "refuted"
     assert all(f.lower_bound > epsilon for f in bad.findings)
 
 
-def test_false_alarms_of_the_one_run_audit_stay_below_the_stated_rate() -> None:
-    """300 audits of a sound mechanism at 5 %: more than 40 refutations has probability below 1e-6."""
-    rng = np.random.default_rng(0)
-    epsilon, m = 1.0, 400
-    truth = 1 / (1 + math.exp(-epsilon))
-    refuted = 0
-    for _ in range(300):
-        coins = rng.random(m) < 0.5
-        scores = np.where((rng.random(m) < truth) == coins, 1.0, -1.0)
-        refuted += audit_scores(scores, coins, limit=m, miss=0.05, rng=rng).lower_bound > epsilon
-    assert refuted <= 40
+def test_a_claim_above_the_ceiling_is_never_called_consistent() -> None:
+    for claimed in (8.0, 20.0):
+        found = verify(Response(claimed, math.inf), Effort(runs=2000, canaries=2000))
+        assert found.ceiling < claimed and found.verdict == "inconclusive"
+        assert found.lower_bound == pytest.approx(found.ceiling, abs=0.5)  # all that could be seen was seen
+
+
+@pytest.mark.parametrize(("number", "delta"), [(0, 0.0), (1, 0.0), (0, 1e-4), (1, 1e-2)])
+def test_false_alarms_stay_below_the_stated_rate(number: int, delta: float) -> None:
+    """300 experiments on a sound mechanism at 5 %: more than 40 refutations has probability below 1e-6."""
     assert binom.sf(40, 300, 0.05) < 1e-6
+    alarms = 0
+    for seed in range(300):
+        effort = Effort(runs=400, canaries=800, seed=seed)
+        experiment = Response(1.0).experiments(effort)[number]
+        alarms += experiment.run(0.05, delta, effort, lambda _: None).lower_bound > 1.0
+    assert alarms <= 40
 
 
-def test_false_alarms_of_the_likelihood_test_stay_below_the_stated_rate() -> None:
-    """200 tests at 5 %: more than 32 refutations has probability below 1e-6."""
-    alarms = [likelihood_test(Response(1.0), 400, 0.05, seed=s).lower_bound > 1.0 for s in range(200)]
-    assert sum(alarms) <= 32
-    assert binom.sf(32, 200, 0.05) < 1e-6
+def _gaussian(mu: float, size: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    coins = rng.random(size) < 0.5
+    codes = np.clip(np.rint((rng.normal(size=size) + mu * coins) * 8), -40, 40).astype(np.int64)
+    return coins, codes
 
 
-def test_default_neighbours_differ_in_one_edge() -> None:
-    for _, first, second in neighbours():
-        assert 4 <= first.num_nodes == second.num_nodes <= 6
-        assert len(np.setxor1d(first.edge_ranks, second.edge_ranks)) == 1
+def _hockey_stick(mu: float, epsilon: float) -> float:
+    from scipy.stats import norm
+
+    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+
+def test_with_delta_a_gaussian_mechanism_keeps_its_claim_and_half_its_noise_does_not() -> None:
+    """A shift of 1 is (1, 0.127)-DP exactly (analytic Gaussian): both bounds respect that, and see twice the shift."""
+    rng, delta = np.random.default_rng(3), _hockey_stick(1.0, 1.0)
+    alarms = [0, 0]
+    for _ in range(60):
+        coins, codes = _gaussian(1.0, 4000, rng)
+        sides = [{"x": codes[coins == bit][:1500].tolist()} for bit in (True, False)]
+        alarms[0] += views_bound(sides[0], sides[1], 0.05, delta).lower_bound > 1.0
+        alarms[1] += guess_bound({"x": codes}, [], coins, 0.05, rng, delta / 4000).lower_bound > 2.5
+    assert alarms[0] <= 14 and binom.sf(14, 60, 0.05) < 1e-6
+    coins, codes = _gaussian(4.0, 40_000, rng)
+    sides = [{"x": codes[coins == bit][:15_000].tolist()} for bit in (True, False)]
+    assert views_bound(sides[0], sides[1], 0.01, delta).lower_bound > 1.0
+
+
+def test_choosing_among_views_and_strata_costs_no_confidence() -> None:
+    """Coins that nothing depends on: more than 26 alarms at 5 % of 150 have probability below 1e-6."""
+    rng, alarms = np.random.default_rng(5), 0
+    for _ in range(150):
+        coins = rng.random(600) < 0.5
+        views = {str(k): rng.integers(0, 50, 600) for k in range(4)}
+        alarms += guess_bound(views, [rng.integers(0, 9, 600)], coins, 0.05, rng).lower_bound > 0
+    assert alarms <= 26 and binom.sf(26, 150, 0.05) < 1e-6
+
+
+def test_a_leak_in_one_stratum_is_found() -> None:
+    rng = np.random.default_rng(6)
+    coins, strata = rng.random(20_000) < 0.5, rng.integers(0, 20, 20_000)
+    codes = np.where(strata == 7, coins, rng.random(20_000) < 0.5).astype(np.int64)
+    assert guess_bound({"x": codes}, [], coins, 0.01, rng).lower_bound < 0.3
+    assert guess_bound({"x": codes}, [strata], coins, 0.01, rng).lower_bound > 4
 
 
 def test_an_unreachable_output_refutes_every_epsilon() -> None:
-    class Swap(Response):
-        def audit_outcomes(self, graph: Graph, runs: int, rng: np.random.Generator) -> list[int]:
-            return rng.integers(0, graph.num_edges + 1, runs).tolist()
+    rng = np.random.default_rng(0)
 
-        def reachable(self, graph: Graph, outcome: int) -> bool:
-            return outcome <= graph.num_edges
+    def sample(side: int, count: int) -> dict[str, Any]:
+        return {"output": rng.integers(0, 2 + side, count).tolist()}
 
-    finding = likelihood_test(Swap(50.0), 200, 0.01)
-    assert finding.lower_bound == math.inf
-    assert "cannot occur" in finding.detail
+    experiment = Neighbours("swap", sample, lambda side, code: code <= 1 + side)
+    finding = experiment.run(0.01, 0.0, Effort(runs=200), lambda _: None)
+    assert finding.lower_bound == math.inf and "cannot occur" in finding.detail
 
 
-def test_a_mechanism_may_bring_its_own_graphs_and_variant() -> None:
-    class Special(Response):
-        def audit_variant(self) -> Special:
-            return Special(self.epsilon, 3.0)
-
-        def audit_neighbours(self) -> list[tuple[str, Graph, Graph]]:
-            return [("mine", *neighbours()[0][1:])]
-
-    finding = likelihood_test(Special(1.0), 4000, 0.01)
-    assert finding.lower_bound > 2 and finding.detail.startswith("mine")
+def test_progress_runs_from_zero_to_one_in_order() -> None:
+    seen: list[tuple[str, float]] = []
+    verify(Response(1.0), Effort(runs=400, canaries=400), progress=lambda name, share: seen.append((name, share)))
+    shares = [share for _, share in seen]
+    assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 1
+    assert seen[0][0] == "coins" and seen[-1][0] == "neighbours"
 
 
 def test_what_cannot_be_tested_is_refused_with_a_reason() -> None:
     class Bare:
         epsilon = 1.0
 
-    with pytest.raises(InputError, match="neither perturb"):
+    class Idle(Response):
+        def experiments(self, effort: Effort) -> list[Experiment]:
+            return []
+
+    assert not isinstance(Bare(), Auditable) and isinstance(Response(1.0), Auditable)
+    with pytest.raises(InputError, match="cannot be verified on its own"):
         verify(Bare())
-    with pytest.raises(InputError, match="claims no epsilon"):
-        claim(object())
+    with pytest.raises(InputError, match="no experiment"):
+        verify(Idle(1.0))
 
 
 def test_verdicts() -> None:
-    assert judge(1.01, 1.0) == "refuted"
-    assert judge(0.5, 1.0) == judge(0.0, 0.0) == "consistent"
-    assert judge(0.05, 1.0) == judge(3.0, math.inf) == "inconclusive"
+    assert judge(1.01, 1.0, 5.0) == "refuted"
+    assert judge(0.5, 1.0, 5.0) == judge(0.0, 0.0, 0.0) == "consistent"
+    assert judge(0.49, 1.0, 5.0) == judge(3.0, math.inf, 5.0) == judge(4.0, 6.0, 5.0) == "inconclusive"
     assert Verification("x", 1.0, 0.99, ()).verdict == "inconclusive"
 
 
-def test_fewer_guesses_than_canaries() -> None:
-    finding = one_run_test(Response(4.0), 500, 100, 0.01)
-    assert "of 100 guesses" in finding.detail and 2 < finding.lower_bound <= 4
+@pytest.mark.parametrize("make", [lambda: Effort(), lambda: Effort(secure=False)])
+def test_seeds_of_the_audited_noise(make: Callable[[], Effort]) -> None:
+    effort = make()
+    assert (effort.noise_seed("a") is None) == effort.secure
+    if not effort.secure:
+        assert effort.noise_seed("a") == effort.noise_seed("a") != effort.noise_seed("b")

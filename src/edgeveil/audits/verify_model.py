@@ -50,9 +50,9 @@ def verify_through(
         limit=limit, miss=1 - confidence, rng=stream(seed, "guesses"), delta=claim.delta,
     )  # fmt: skip
     detail = f"{run.canaries:,} canaries in {graph.name}, {run.right:,} of {run.guesses:,} guesses right"
-    finding = Finding(f"one-run audit through {model} with {attack_name}", run.lower_bound, detail)
+    finding = Finding(f"one-run audit through {model} with {attack_name}", run.lower_bound, detail, run.ceiling)
     claimed = math.inf if claim.claimed_epsilon is None else claim.claimed_epsilon
-    return Verification(defence, claimed, confidence, (finding,))
+    return Verification(defence, claimed, confidence, (finding,), claim.delta)
 
 
 def _measure(

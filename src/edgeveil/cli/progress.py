@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgeveil.runs.tasks import Outcome
 
-__all__ = ["RunProgress", "duration"]
+__all__ = ["RunProgress", "ShareProgress", "duration"]
 
 EVERY = 10.0  # seconds between plain lines
 
@@ -72,3 +72,36 @@ class RunProgress:
         """Say what an interrupt has not lost."""
         where = "" if self._kept is None else f" in {self._kept}"
         print(f"{finished} of {total} runs are finished and kept{where}", file=sys.stderr, flush=True)
+
+
+class ShareProgress:
+    """One job in named steps on standard error: a bar on a terminal, a line per step elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._step = ""
+
+    def __enter__(self) -> ShareProgress:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+            columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("", total=1.0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, step: str, share: float) -> None:
+        """Where the job is."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=share, description=step)
+        elif step != self._step:
+            print(f"{100 * share:.0f} %: {step}", file=sys.stderr, flush=True)
+        self._step = step

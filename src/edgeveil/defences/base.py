@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import scipy.sparse as sp
 
+from edgeveil.defences.graph_audit import graph_experiments
 from edgeveil.defences.job import Job, cut
 from edgeveil.defences.renewal import Renewal
 from edgeveil.errors import InputError
@@ -19,6 +22,7 @@ from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 from edgeveil.models.train import EvalSet, fit
 from edgeveil.privacy.budget import Budget, Charge, exact
+from edgeveil.privacy.experiments import Claim, Effort, Experiment
 from edgeveil.privacy.guarantee import ONE_EDGE, Guarantee, Status
 from edgeveil.registry import Registry
 from edgeveil.release.evaluation import Evaluation
@@ -28,7 +32,17 @@ from edgeveil.release.release import Release
 if TYPE_CHECKING:
     from edgeveil.graph.features import FeatureMatrix
 
-__all__ = ["DEFENCES", "Defence", "EdgeMechanism", "charged_on", "make_release", "over_graphs", "train_gnn"]
+__all__ = [
+    "DEFENCES",
+    "Defence",
+    "EdgeMechanism",
+    "Noised",
+    "charged_on",
+    "claim_of",
+    "make_release",
+    "over_graphs",
+    "train_gnn",
+]
 
 TRAINING, INFERENCE = "training graph", "inference graph"
 TUNING_NOTE = "Choosing hyper-parameters on the private graph is not covered by this epsilon"
@@ -62,6 +76,23 @@ class Defence(ABC):
 DEFENCES: Registry[Defence] = Registry("defence", "edgeveil.defences", "edgeveil.defences")
 
 
+class Noised(NamedTuple):
+    """The noisy graphs that train and answer, and what the noise promises."""
+
+    train: Graph
+    inference: Graph
+    guarantee: Guarantee
+
+
+def claim_of(defence: Defence, guarantee: Guarantee) -> Claim:
+    """A guarantee's epsilon and delta as a claim to test, whatever its unit."""
+    epsilon = guarantee.claimed_epsilon
+    if epsilon is None or not math.isfinite(epsilon):
+        raise InputError(f"{type(defence).__name__} claims no epsilon, so there is nothing to verify")
+    note = "" if defence.unit == ONE_EDGE else "tested in its own unit; for one undirected edge nothing is claimed"
+    return Claim(float(epsilon), guarantee.delta, defence.unit, note)
+
+
 class EdgeMechanism(Defence):
     """A defence that perturbs the graph once and trains any GNN on the result (LinkTeller Alg. 2)."""
 
@@ -74,7 +105,15 @@ class EdgeMechanism(Defence):
         """What one perturbation promises."""
 
     def release(self, job: Job) -> Release:
-        """Perturb each private graph once; the evolving setting perturbs the whole graph and cuts the training part."""
+        """Run the noise stage, then train on what it hands out."""
+        noisy = self.noise_stage(job)
+        return train_gnn(self, job, noisy.train, noisy.inference, noisy.guarantee)
+
+    def noise_stage(self, job: Job) -> Noised:
+        """Perturb each private graph once; the evolving setting perturbs the whole graph and cuts the training part.
+
+        All that a release reads of private edges; `experiments` run this very function.
+        """
         claim = self.mechanism_guarantee(job.seed)
         assert claim.claimed_epsilon is not None
         budget = Budget(
@@ -94,7 +133,15 @@ class EdgeMechanism(Defence):
             claim, claimed_epsilon=float(budget.cap), delta=budget.delta, charges=budget.charges,
             composition=composition, randomness=job.randomness, notes=(*claim.notes, TUNING_NOTE),
         )  # fmt: skip
-        return train_gnn(self, job, noisy_train, noisy, claim)
+        return Noised(noisy_train, noisy, claim)
+
+    def audit_claim(self) -> Claim:
+        """What one perturbation promises, to be tested."""
+        return claim_of(self, self.mechanism_guarantee(None))
+
+    def experiments(self, effort: Effort) -> Sequence[Experiment]:
+        """Planted pairs and neighbouring graphs through the noise stage."""
+        return graph_experiments(self.noise_stage, self.audit_claim().epsilon, effort)
 
     def _charged(self, job: Job, graph: Graph, name: str, claim: Guarantee, budget: Budget) -> Graph:
         """Charge the mechanism's queries on one graph, then perturb it."""

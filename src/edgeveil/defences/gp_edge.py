@@ -8,6 +8,8 @@ Cut or filled, the lists of two neighbouring graphs differ in the response of on
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -18,15 +20,17 @@ from numpy.typing import NDArray
 from edgeveil.defences.base import DEFENCES
 from edgeveil.defences.buckets import choose_plan
 from edgeveil.defences.gp_sound import BucketResponse
+from edgeveil.defences.local_audit import edge_or_none, entry_neighbours, planted_alike
 from edgeveil.defences.renewal import Renewal
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.graph.compact import available_memory
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
+from edgeveil.privacy.experiments import Effort, Experiment
 from edgeveil.privacy.guarantee import EDGE_NEIGHBOURS, ONE_EDGE, Guarantee
-from edgeveil.privacy.noise import Noise, noise_for
-from edgeveil.seeds import Seed, as_generator
+from edgeveil.privacy.noise import Noise
+from edgeveil.seeds import Seed
 from edgeveil.values import is_number
 
 __all__ = ["EdgeBucketResponse", "resized"]
@@ -62,7 +66,6 @@ class EdgeBucketResponse(BucketResponse):
 
     unit: ClassVar[str] = ONE_EDGE
     reference: ClassVar[str] = "edgeveil, docs/theory.md; after Joshi, Indri & Mishra, TMLR 2024"
-    canary_silence: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,21 +130,18 @@ class EdgeBucketResponse(BucketResponse):
         """New lengths and new lists are sent once."""
         return self._sent_again()
 
-    # -- hooks of `edgeveil.privacy.verify` ---------------------------------------------------------------------
-
-    def audit_neighbours(self) -> list[tuple[str, Graph, Graph]]:
-        """An edge that is there or not, in two groups of alike nodes."""
-        x = np.repeat(np.eye(2, dtype=np.float32), 4, axis=0)
-        pair, rest = [(0, 1)], [(2, 3), (4, 5)]
-        made = [
-            Graph.from_edges(np.array(edges).T, x=x, y=np.zeros(8, np.int64), num_classes=1, name=f"{len(edges)} edges")
-            for edges in (pair + rest, rest)
+    def experiments(self, effort: Effort) -> Sequence[Experiment]:
+        """Planted pairs of alike nodes, and an edge that is there or not; with public features and without pruning."""
+        public = replace(self, epsilon_x=math.inf, epsilon_y=math.inf, prune=False)
+        few = replace(public, buckets=None if self.buckets is None else min(self.buckets, 4))
+        return [
+            planted_alike("planted pairs of alike nodes", lambda job: public._collect(job)[1], effort),
+            entry_neighbours(edge_or_none(), few._lists_of_pair, effort),
         ]
-        return [("edge 0-1 or none, 8 nodes", made[0], made[1])]
 
-    def audit_outcomes(self, graph: Graph, runs: int, rng: Seed) -> list[tuple[int, ...]]:
-        """Of nodes 0 and 1: the noisy length of the list, and how often it names the other."""
-        noise, n = noise_for(rng), graph.num_nodes
+    def _lists_of_pair(self, graph: Graph, noise: Noise, runs: int) -> list[tuple[int, ...]]:
+        """Of nodes 0 and 1: the noisy length of the list, and how often it names the other, many times over."""
+        n = graph.num_nodes
         plan = choose_plan(FeatureMatrix.wrap(graph.x), float(self.per_entry), self.buckets, self.share)
         columns = []
         for node, other in ((0, 1), (1, 0)):
@@ -152,11 +152,3 @@ class EdgeBucketResponse(BucketResponse):
             named = row[self.respond(entry, plan, noise) == other]
             columns += [length, np.bincount(named, minlength=runs)]
         return list(map(tuple, np.stack(columns, axis=1).tolist()))
-
-    def canary_scores(self, graph: Graph, pairs: Int, rng: Seed) -> NDArray[np.float64]:
-        """How often a planted pair shows in the two noisy lists; one that does not show says next to nothing."""
-        if graph.x is None:
-            graph = graph.with_features(as_generator(rng).random((graph.num_nodes, 16), np.float32))
-        sent = replace(self, prune=False).perturb(graph, seed=rng)
-        both = sent.directed[pairs[0], pairs[1]] + sent.directed[pairs[1], pairs[0]]
-        return np.asarray(both, np.float64).ravel()

@@ -9,6 +9,7 @@ node can come out of every node, and the likelihood ratio is at most e^(e1 + e2)
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 from edgeveil.defences.base import DEFENCES
 from edgeveil.defences.buckets import Plan, choose_plan
 from edgeveil.defences.local import BOTH, FEATURES, ONE_ENTRY, Lists, LocalMechanism
-from edgeveil.defences.local_audit import rewired
+from edgeveil.defences.local_audit import entry_neighbours, rewired, swapped_edges
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import Budget, Charge, check_epsilon, exact
+from edgeveil.privacy.experiments import Effort, Experiment
 from edgeveil.privacy.guarantee import DERIVED_FEATURES, SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
 from edgeveil.privacy.multibit import check_unit_range, multi_bit
@@ -103,7 +105,6 @@ class BucketResponse(LocalMechanism):
     unit: ClassVar[str] = BOTH_ENTRIES
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil, docs/graphprivatizer.md; after Joshi, Indri & Mishra, TMLR 2024"
-    canary_silence: ClassVar[str] = "planting an edge lengthens two lists, and list lengths are public here"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -204,28 +205,23 @@ class BucketResponse(LocalMechanism):
         predictor = GraphPredictor(old.predictor.spec, old.predictor.model, directed)
         return Renewed(predictor, x, replace(guarantee, also=also))
 
-    # -- hooks of `edgeveil.privacy.verify` ---------------------------------------------------------------------
+    def experiments(self, effort: Effort) -> Sequence[Experiment]:
+        """Lists of one length that differ in the two entries of one edge; with public features, which decide nothing.
 
-    def audit_variant(self) -> BucketResponse:
-        """Public features and at most four buckets: the tiny graphs have eight nodes."""
-        few = None if self.buckets is None else min(self.buckets, 4)
-        return replace(self, epsilon_x=math.inf, epsilon_y=math.inf, buckets=few)
+        An edge planted by coin would lengthen two lists, and list lengths are public here; edges are swapped instead.
+        """
+        public = replace(self, epsilon_x=math.inf, epsilon_y=math.inf)
+        few = replace(public, buckets=None if self.buckets is None else min(self.buckets, 4))
+        return [
+            swapped_edges("swapped edges, lists of two nodes", lambda job: public._collect(job)[1], effort),
+            entry_neighbours(rewired(), lambda graph, noise, runs: few._entries(graph, noise, runs), effort),
+        ]
 
-    def audit_neighbours(self) -> list[tuple[str, Graph, Graph]]:
-        """One edge against none, list lengths kept: both its entries become other nodes."""
-        return rewired()
-
-    def audit_outcomes(self, graph: Graph, runs: int, rng: Seed) -> list[tuple[int, ...]]:
-        """The noisy entries of nodes 0 and 1, the two that the undirected edge 0-1 would fill."""
-        entry = float(self.per_entry)
-        plan = choose_plan(FeatureMatrix.wrap(graph.x), entry, self.buckets, self.share)
+    def _entries(self, graph: Graph, noise: Noise, runs: int) -> list[tuple[int, ...]]:
+        """The noisy entries of nodes 0 and 1, the two that the undirected edge 0-1 would fill, many times over."""
+        plan = choose_plan(FeatureMatrix.wrap(graph.x), float(self.per_entry), self.buckets, self.share)
         values = np.concatenate([np.repeat(graph.neighbours(node), runs) for node in (0, 1)])
-        drawn = self.respond(values, plan, noise_for(rng))
-        return list(map(tuple, drawn.reshape(2, runs).T.tolist()))
-
-    def canary_scores(self, graph: Graph, pairs: Int, rng: Seed) -> NDArray[np.float64]:
-        """Abstains, see `canary_silence`."""
-        return np.zeros(pairs.shape[1])
+        return list(map(tuple, self.respond(values, plan, noise).reshape(2, runs).T.tolist()))
 
 
 def _with_snapshot(promise: Guarantee, spent: Fraction | None, randomness: str) -> Guarantee:

@@ -8,16 +8,16 @@ counter-example; `edgeveil verify gp-t` shows it. The method is kept faithfully 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES
 from edgeveil.defences.local import ONE_ENTRY, PER_ENTRY, LocalMechanism
 from edgeveil.defences.local import Lists as Sent
-from edgeveil.defences.local_audit import canary_scores, one_entry_apart, options_of, repeated
+from edgeveil.defences.local_audit import entry_neighbours, one_entry_apart, options_of, repeated
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.defences.replacement import (
     Candidates,
@@ -34,8 +34,9 @@ from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import check_epsilon, exact
+from edgeveil.privacy.experiments import Effort, Experiment
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
-from edgeveil.privacy.noise import Noise, noise_for
+from edgeveil.privacy.noise import Noise
 from edgeveil.seeds import Seed
 from edgeveil.values import is_number
 
@@ -164,30 +165,26 @@ class GraphPrivatizer(LocalMechanism):
             "no_similar_candidate": int((certain & ~lonely).sum()),
         }
 
-    # -- hooks of `edgeveil.privacy.verify` ---------------------------------------------------------------------
+    # -- what `edgeveil.privacy.verify` asks for ----------------------------------------------------------------
 
-    def audit_variant(self) -> GraphPrivatizer:
-        """The same lists with public features, so that candidates on a tiny graph are known."""
-        return replace(self, epsilon_x=math.inf, epsilon_y=math.inf)
+    def experiments(self, effort: Effort) -> Sequence[Experiment]:
+        """Node 0's noisy list on two graphs that differ in its one entry, with public features.
 
-    def audit_neighbours(self) -> list[tuple[str, Graph, Graph]]:
-        """Two graphs in which node 0's list differs in its one entry."""
-        return one_entry_apart()
+        One output that is impossible on the neighbour is enough, and this is where they occur.
+        """
+        public = replace(self, epsilon_x=math.inf, epsilon_y=math.inf)
+        return [entry_neighbours(one_entry_apart(), public._first_lists, effort, public._reachable)]
 
     def _audit(self, graph: Graph) -> tuple[Candidates, Lists]:
         lists = Lists(graph.adjacency)
         return self.candidates(graph, FeatureMatrix.wrap(graph.x), lists), lists
 
-    def audit_outcomes(self, graph: Graph, runs: int, rng: Seed) -> list[tuple[int, ...]]:
+    def _first_lists(self, graph: Graph, noise: Noise, runs: int) -> list[tuple[int, ...]]:
         """Noisy lists of node 0."""
         many, column = repeated(*self._audit(graph), 0, runs)
-        drawn = draw(many, column, exact(check_epsilon(self.epsilon)), noise_for(rng)).reshape(runs, -1)
+        drawn = draw(many, column, exact(check_epsilon(self.epsilon)), noise).reshape(runs, -1)
         return [tuple(sorted(set(row))) for row in drawn.tolist()]
 
-    def reachable(self, graph: Graph, outcome: tuple[int, ...]) -> bool:
+    def _reachable(self, graph: Graph, outcome: tuple[int, ...]) -> bool:
         """Whether node 0 can send this list."""
         return outcome in options_of(*self._audit(graph), 0)
-
-    def canary_scores(self, graph: Graph, pairs: NDArray[np.int64], rng: Seed) -> NDArray[np.float64]:
-        """Which planted pairs the noisy lists show."""
-        return canary_scores(self, graph, pairs, rng)

@@ -6,17 +6,16 @@ this one is exact in O(E log E + T), see `edgeveil.privacy.topcells`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES, EdgeMechanism
 from edgeveil.defences.renewal import Renewal, perturb_again
 from edgeveil.errors import InputError
-from edgeveil.graph.compact import UpperBuilder, edge_ranks, has_pairs
+from edgeveil.graph.compact import UpperBuilder, edge_ranks
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, sample_non_edges
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
@@ -98,14 +97,6 @@ class LapGraph(EdgeMechanism):
     def renewal(self, seed: int | None = None) -> Renewal:
         """The new graph is perturbed once."""
         return perturb_again(self)
-
-    def audit_variant(self) -> LapGraph:
-        """For tiny graphs: half of epsilon for the count, lest its noise hide the cells."""
-        return replace(self, count_share=0.5, count_epsilon=None)
-
-    def canary_scores(self, graph: Graph, pairs: Any, rng: np.random.Generator | None) -> NDArray[np.float64]:
-        """A kept pair speaks for an edge; a missing one says next to nothing, because most edges go missing."""
-        return has_pairs(self.perturb(graph, seed=rng), *pairs).astype(np.float64)
 
 
 def expected_false_share(epsilon: float, num_nodes: int, num_edges: int, count_epsilon: float | None = None) -> float:

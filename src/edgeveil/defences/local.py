@@ -20,6 +20,7 @@ from edgeveil.defences.base import (
     TRAINING,
     TUNING_NOTE,
     EdgeMechanism,
+    Noised,
     charged_on,
     make_release,
     over_graphs,
@@ -129,6 +130,10 @@ class LocalMechanism(EdgeMechanism):
             self, job, GraphPredictor(spec, model, seen.directed), claim, seconds=time.perf_counter() - started,
             contains_private_graph=not self.hides_edges, matrix=seen.features,
         )  # fmt: skip
+
+    def noise_stage(self, job: Job) -> Noised:
+        """What the nodes send for training and for answering."""
+        return Noised(*self._collect(job), self.mechanism_guarantee(job.seed))
 
     def _collect(self, job: Job) -> tuple[PerturbedGraph, PerturbedGraph]:
         """The training and the inference graph as sent; one draw, cut, when the second contains the first."""

@@ -1,4 +1,4 @@
-"""How `edgeveil verify` looks at local mechanisms: the noisy list of one node on tiny graphs, and planted edges.
+"""How `edgeveil verify` looks at local mechanisms: the noisy list of one node on tiny graphs, and swapped edges.
 
 The published claims are about lists of one length that differ in one entry (GraphPrivatizer Def. 4.1). The tiny graphs
 differ in whom node 0 lists; what is looked at is node 0's noisy list alone, which is post-processing.
@@ -6,19 +6,44 @@ differ in whom node 0 lists; what is looked at is node 0's noisy list alone, whi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from itertools import product
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.defences.job import Job
+from edgeveil.defences.perturbed import PerturbedGraph
 from edgeveil.defences.replacement import Candidates, Lists
+from edgeveil.defences.trial import trial_job
 from edgeveil.graph.graph import Graph
-from edgeveil.seeds import Seed, as_generator
+from edgeveil.privacy.experiments import Coins, Effort, Neighbours, Sight, Views
+from edgeveil.privacy.noise import Noise, noise_for
+from edgeveil.seeds import Seed
 
-__all__ = ["canary_scores", "one_entry_apart", "options_of", "repeated", "rewired"]
+__all__ = [
+    "CountsCertain",
+    "edge_or_none",
+    "entry_neighbours",
+    "one_entry_apart",
+    "options_of",
+    "planted_alike",
+    "repeated",
+    "rewired",
+    "swapped_edges",
+]
 
 Int = NDArray[np.int64]
+
+
+@runtime_checkable
+class CountsCertain(Protocol):
+    """A mechanism that can say how much of a graph it releases with certainty."""
+
+    def certain_entries(self, graph: Graph, seed: Seed = None) -> dict[str, int]:
+        """Entries and edges that no noise touches, and why."""
+        ...
 
 
 def _tiny(edges: list[tuple[int, int]], x: NDArray[Any], name: str) -> Graph:
@@ -43,6 +68,13 @@ def rewired() -> list[tuple[str, Graph, Graph]]:
     return [("edge 0-1, or 0 and 1 list nodes 2 and 3 instead", first, second)]
 
 
+def edge_or_none() -> list[tuple[str, Graph, Graph]]:
+    """An edge that is there or not, in two groups of alike nodes."""
+    x = np.repeat(np.eye(2, dtype=np.float32), 4, axis=0)
+    pair, rest = [(0, 1)], [(2, 3), (4, 5)]
+    return [("edge 0-1 or none, 8 nodes", _tiny(pair + rest, x, "3 edges"), _tiny(rest, x, "2 edges"))]
+
+
 def repeated(candidates: Candidates, lists: Lists, node: int, runs: int) -> tuple[Candidates, Int]:
     """The entries of one node's list, `runs` times over: as candidates and as columns [runs * degree]."""
     own = np.arange(lists.indptr[node], lists.indptr[node + 1])
@@ -61,13 +93,67 @@ def options_of(candidates: Candidates, lists: Lists, node: int) -> set[tuple[int
     return {tuple(sorted(set(chosen))) for chosen in product(*options)}
 
 
-def canary_scores(mechanism: Any, graph: Graph, pairs: Int, rng: Seed) -> NDArray[np.float64]:
-    """How often a planted pair shows up in the two noisy lists (1, 2), or -1 for never.
+def entry_neighbours(
+    cases: list[tuple[str, Graph, Graph]],
+    draw: Callable[[Graph, Noise, int], list[tuple[int, ...]]],
+    effort: Effort,
+    reachable: Callable[[Graph, tuple[int, ...]], bool] | None = None,
+) -> Neighbours:
+    """Noisy entries drawn many times over; entries are noised one by one, so a batch is as good as as many runs."""
+    ((name, *graphs),) = cases
+    noises = [noise_for(None if effort.secure else effort.rng("noise", name, side)) for side in (0, 1)]
 
-    A graph without features gets random ones, as the methods compare nodes by theirs.
+    def sample(side: int, count: int) -> Views:
+        return {"output": draw(graphs[side], noises[side], count)}
+
+    def possible(side: int, code: Hashable) -> bool:
+        assert reachable is not None and isinstance(code, tuple)
+        return reachable(graphs[side], code)
+
+    return Neighbours(name, sample, None if reachable is None else possible)
+
+
+def swapped_edges(name: str, sent: Callable[[Job], PerturbedGraph], effort: Effort) -> Coins:
+    """Many groups of four nodes a, b, c, d in a graph: a coin links a-b and c-d, or a-c and b-d; degrees stay.
+
+    Looked at are the lists of a and b alone: two entries, those of the edge a-b. Nodes a and b are alike, c and d are.
     """
-    if graph.x is None:
-        graph = graph.with_features(as_generator(rng).random((graph.num_nodes, 16), np.float32))
-    sent = mechanism.perturb(graph, seed=rng)
-    shown = np.asarray(sent.directed[pairs[0], pairs[1]] + sent.directed[pairs[1], pairs[0]], np.float64).ravel()
-    return np.where(shown > 0, shown, -1.0)
+
+    def see() -> Sight:
+        groups = max(2, effort.canaries // 5)
+        coins = effort.rng("coins", name).random(groups) < 0.5
+        a, b, c, d = np.arange(4 * groups).reshape(groups, 4).T
+        ends = [np.concatenate([a, np.where(coins, c, b)]), np.concatenate([np.where(coins, b, c), d])]
+        graph = Graph.from_edges(np.array(ends), np.tile(np.eye(2, dtype=np.float32)[[0, 0, 1, 1]], (groups, 1)))
+        lists = sent(trial_job(graph, effort.noise_seed(name))).directed.tocoo()
+        alike = np.isin(np.arange(4 * groups) % 4, (0, 1))
+        kinds = np.zeros((4 * groups, 2), np.int64)
+        kinds[lists.row, np.where(alike[lists.col], 0, 1)] = 1
+        code = kinds @ np.array([1, 2])
+        return Sight(coins, {"kinds of nodes in the lists": code[a] + 4 * code[b]})
+
+    return Coins(name, see, inserted=False)
+
+
+def planted_alike(name: str, sent: Callable[[Job], PerturbedGraph], effort: Effort) -> Coins:
+    """Many pairs of alike nodes among four times as many others, linked by coin.
+
+    Looked at are the lengths of their two lists and how many alike nodes these name; uniform nodes are mostly others.
+    """
+
+    def see() -> Sight:
+        pairs = max(4, effort.canaries // 5)
+        coins = effort.rng("coins", name).random(pairs) < 0.5
+        u, v = np.arange(2 * pairs).reshape(pairs, 2).T
+        alike = np.arange(10 * pairs) < 2 * pairs
+        graph = Graph.from_edges(
+            np.stack([u[coins], v[coins]]), np.eye(2, dtype=np.float32)[alike.astype(int)], num_nodes=10 * pairs
+        )
+        lists = sent(trial_job(graph, effort.noise_seed(name))).directed.tocoo()
+        own = np.bincount(lists.row, alike[lists.col], 10 * pairs).astype(np.int64)
+        length = np.bincount(lists.row, minlength=10 * pairs)
+        code = 3 * np.minimum(length, 7) + np.minimum(own, 2)
+        views = {"lengths of the lists": np.minimum(length[u] + length[v], 20), "lists": code[u] * 24 + code[v]}
+        return Sight(coins, views)
+
+    return Coins(name, see)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, make_release, over_graphs
+from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, claim_of, make_release, over_graphs
 from edgeveil.defences.bayes_readout import EvidenceReader
 from edgeveil.defences.degree_vectors import (
     SLICES,
@@ -25,11 +25,12 @@ from edgeveil.defences.degree_vectors import (
     query_cost,
 )
 from edgeveil.defences.job import Job
-from edgeveil.defences.lpgnet_audit import Perturb, audit_cases, canary_scores, outcomes
+from edgeveil.defences.lpgnet_audit import vector_experiments
 from edgeveil.defences.lpgnet_stack import (
     Phase,
     answer,
     ask_again,
+    distinct,
     make_phases,
     most_queries,
     stack_settings,
@@ -39,8 +40,8 @@ from edgeveil.defences.lpgnet_stack import (
 from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
 from edgeveil.errors import InputError
 from edgeveil.graph.cluster_degrees import cluster_degrees
-from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import DELTA, Budget, Gaussian, check_delta, check_epsilon
+from edgeveil.privacy.experiments import Claim, Effort, Experiment
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import noise_for
 from edgeveil.release.lpgnet_predictor import LPGNetPredictor
@@ -122,28 +123,27 @@ class LPGNet(Defence):
         if job.graph.multilabel and self.readout == "bayes":
             raise InputError("readout='bayes' needs one class per node; use readout='mlp' for multi-label graphs")
         started = time.perf_counter()
-        budget = self._budget(job.times)
         phases = make_phases(job)
-        cost = self._query_cost(phases, job.times)
         spec, train, notes = stack_settings(job)
         first = train_first(job, spec, train)
         models, reader = [first], None
         if self.readout == "bayes":
+            cost = self._query_cost(phases, job.times)
             reader = EvidenceReader(job, DegreeNoise(self._law, float(noise_scale(cost))))
-        every = list({id(p): p for p in phases}.values())
-        for phase in every:
+        for phase in distinct(phases):
             answer(phase, first)
         if reader is not None:
             reader.start(phases)
-        for layer in range(1, self.layers + 1):
-            for phase in every:
-                self._ask(job, budget, cost, phase, layer)
+
+        def learn(layer: int) -> None:
             if reader is not None:
                 reader.read(phases)
-                continue
+                return
             models.append(train_next(job, spec, train, phases[0], phases[1], layer))
-            for phase in every:
+            for phase in distinct(phases):
                 answer(phase, models[-1])
+
+        budget = self.noise_stage(job, phases, learn)
         serve = phases[2]
         predictor = LPGNetPredictor(spec, models, serve.vectors, *(() if reader is None else reader.result(serve)))
         return make_release(
@@ -198,7 +198,19 @@ class LPGNet(Defence):
         """Laplace noise is pure; Gaussian noise is added up on its exact curve, or by zCDP if that is smaller."""
         return Budget(self._epsilon * times, delta=self.delta, accountant="gaussian" if self.delta else "pure")
 
-    def _query_cost(self, phases: tuple[Phase, ...], times: int) -> QueryCost:
+    def noise_stage(self, job: Job, phases: Sequence[Phase], learn: Callable[[int], None]) -> Budget:
+        """Ask every phase in every layer; `learn` follows each layer and sets the clusters of the next.
+
+        All that a release reads of private edges; `experiments` run this very function with clusters of their own.
+        """
+        budget, cost = self._budget(job.times), self._query_cost(phases, job.times)
+        for layer in range(1, self.layers + 1):
+            for phase in distinct(phases):
+                self._ask(job, budget, cost, phase, layer)
+            learn(layer)
+        return budget
+
+    def _query_cost(self, phases: Sequence[Phase], times: int) -> QueryCost:
         """Cost of each query: both one graph's own epsilon and, where two share a bill, the sum must cover them."""
         most = most_queries(phases, self.layers)
         costs = [query_cost(self._budget(n), most * n // times, self._law) for n in sorted({1, times})]
@@ -226,23 +238,14 @@ class LPGNet(Defence):
             vectors = np.maximum(vectors, 0.0)
         return fill_empty(vectors, as_generator(seed, "empty")) if published else vectors
 
-    def audit_neighbours(self) -> list[tuple[str, Graph, Graph]]:
-        """Hook of `edgeveil.privacy.verify`: the graphs of the small test."""
-        return audit_cases()
+    def audit_claim(self) -> Claim:
+        """The epsilon and delta of a release of one graph."""
+        return claim_of(self, self.mechanism_guarantee(None))
 
-    def audit_outcomes(self, graph: Graph, runs: int, rng: np.random.Generator | None) -> Sequence[Hashable]:
-        """Hook of `edgeveil.privacy.verify`: the released statistic on a tiny graph, coarsened."""
-        return outcomes(graph, self._audited(rng), self._epsilon, self.layers, runs, self.variant == "published")
-
-    def canary_scores(self, graph: Graph, pairs: NDArray[np.int64], rng: np.random.Generator | None) -> Float:
-        """Hook of `edgeveil.privacy.verify`: evidence for each planted pair in one release."""
-        return canary_scores(graph, pairs, self._audited(rng), self._epsilon, self.layers, self.variant == "published")
-
-    def _audited(self, rng: np.random.Generator | None) -> Perturb:
-        """The query as released; the correct variant is audited before clipping, which could only hide evidence."""
-        bare = self if self.variant == "published" else replace(self, clip=False)
-        cost = query_cost(self._budget(), self.layers, self._law)
-        return lambda counts, _: bare.perturb_counts(counts, cost, rng)
+    def experiments(self, effort: Effort) -> Sequence[Experiment]:
+        """Planted pairs and neighbouring graphs through the noise stage; continuous noise is only ever seeded."""
+        effort = replace(effort, secure=False) if self.noise == "continuous" else effort
+        return vector_experiments(self.noise_stage, effort)
 
     def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """What the noisy vectors of one release promise, in any setting."""

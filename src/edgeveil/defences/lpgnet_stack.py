@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ __all__ = [
     "Phase",
     "answer",
     "ask_again",
+    "distinct",
     "make_phases",
     "most_queries",
     "stack_settings",
@@ -83,10 +84,15 @@ def make_phases(job: Job) -> tuple[Phase, Phase, Phase]:
     )
 
 
-def most_queries(phases: tuple[Phase, ...], layers: int) -> int:
+def distinct(phases: Iterable[Phase]) -> list[Phase]:
+    """Each phase once: one graph may train, validate and answer."""
+    return list({id(p): p for p in phases}.values())
+
+
+def most_queries(phases: Sequence[Phase], layers: int) -> int:
     """The number of queries that any one edge set must answer."""
-    distinct = {id(p): p.on for p in phases}.values()
-    return layers * max(list(distinct).count(on) for on in distinct)
+    sets = [p.on for p in distinct(phases)]
+    return layers * max(map(sets.count, sets))
 
 
 def stack_settings(job: Job) -> tuple[ModelSpec, TrainSpec, tuple[str, ...]]:

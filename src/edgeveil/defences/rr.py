@@ -7,7 +7,7 @@ guarantee of randomised response does not carry over, and the status is `refuted
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES
 from edgeveil.defences.local import ONE_ENTRY, PER_ENTRY, Lists, LocalMechanism
-from edgeveil.defences.local_audit import canary_scores, one_entry_apart
+from edgeveil.defences.local_audit import entry_neighbours, one_entry_apart
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.errors import UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import check_epsilon, exact
+from edgeveil.privacy.experiments import Effort, Experiment
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
-from edgeveil.privacy.noise import Noise, noise_for
+from edgeveil.privacy.noise import Noise
 from edgeveil.privacy.probability import logistic
 from edgeveil.seeds import Seed
 
@@ -109,28 +110,24 @@ class TwoHopResponse(LocalMechanism):
             also=also, notes=(PER_ENTRY,), reference=self.reference,
         )  # fmt: skip
 
-    # -- hooks of `edgeveil.privacy.verify` ---------------------------------------------------------------------
+    # -- what `edgeveil.privacy.verify` asks for ----------------------------------------------------------------
 
-    def audit_neighbours(self) -> list[tuple[str, Graph, Graph]]:
-        """Two graphs in which node 0's list differs in its one entry."""
-        return one_entry_apart()
+    def experiments(self, effort: Effort) -> Sequence[Experiment]:
+        """Node 0's noisy list on two graphs that differ in its one entry."""
+        return [entry_neighbours(one_entry_apart(), self._first_lists, effort, self._reachable)]
 
     def _covered(self, graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         blocks = list(two_hop_blocks(graph.adjacency, own=self.variant == "published"))
         v, w, linked = (np.concatenate(part) for part in zip(*blocks, strict=True))
         return w[v == 0], linked[v == 0]
 
-    def audit_outcomes(self, graph: Graph, runs: int, rng: Seed) -> list[tuple[int, ...]]:
+    def _first_lists(self, graph: Graph, noise: Noise, runs: int) -> list[tuple[int, ...]]:
         """Noisy 2-hop lists of node 0."""
         nodes, linked = self._covered(graph)
-        flips = noise_for(rng).bernoulli(logistic(exact(check_epsilon(self.epsilon))), runs * len(nodes))
+        flips = noise.bernoulli(logistic(exact(check_epsilon(self.epsilon))), runs * len(nodes))
         shown = linked ^ flips.reshape(runs, -1)
         return [tuple(nodes[row].tolist()) for row in shown]
 
-    def reachable(self, graph: Graph, outcome: tuple[int, ...]) -> bool:
+    def _reachable(self, graph: Graph, outcome: tuple[int, ...]) -> bool:
         """Whether all shown nodes lie within two hops of node 0."""
         return set(outcome) <= set(self._covered(graph)[0].tolist())
-
-    def canary_scores(self, graph: Graph, pairs: NDArray[np.int64], rng: Seed) -> NDArray[np.float64]:
-        """Which planted pairs the noisy lists show."""
-        return canary_scores(self, graph, pairs, rng)

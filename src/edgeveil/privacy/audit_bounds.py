@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
 from edgeveil.errors import InputError
 
-__all__ = ["clopper_pearson", "event_bound", "likelihood_bound", "one_run_bound", "one_run_p_value"]
+__all__ = [
+    "GuessBound",
+    "RatioBound",
+    "clopper_pearson",
+    "event_bound",
+    "guess_bound",
+    "likelihood_bound",
+    "one_run_bound",
+    "one_run_p_value",
+    "views_bound",
+]
+
+Int = NDArray[np.int64]
+Views = Mapping[str, Sequence[Hashable]]
+"""Ways of looking at the same outputs: each names one code per output."""
 
 
 def clopper_pearson(hits: int, trials: int, miss: float) -> tuple[float, float]:
@@ -33,30 +49,136 @@ def event_bound(hits: int, hits_other: int, trials: int, miss: float, delta: flo
     return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
 
 
+class RatioBound(NamedTuple):
+    """A lower bound from outputs on two neighbouring inputs, and the counts behind it."""
+
+    lower_bound: float
+    ceiling: float
+    view: str
+    hits: int
+    hits_other: int
+    trials: int
+
+
+def views_bound(first: Views, second: Views, miss: float, delta: float = 0.0) -> RatioBound:
+    """Lower bound on epsilon from independent outputs on two neighbouring inputs, seen in several ways.
+
+    The first half of the outputs chooses the view, the favoured input and the event (a set of codes): a quarter puts
+    the codes in order, a quarter says where to cut. The second half tests that one event, so the search costs no
+    confidence. The ceiling is the bound of an event that always occurs on
+    one input and never on the other.
+    """
+    half = min(min(map(len, views.values())) for views in (first, second)) // 2
+    best: tuple[float, str, bool, set[Hashable]] = (-1.0, next(iter(first)), False, set())
+    for view in first:
+        parts = [(views[view][: half // 2], views[view][half // 2 : half]) for views in (first, second)]
+        for swapped in (False, True):
+            value, event = _best_event(parts[swapped], parts[not swapped], miss, delta)
+            if value > best[0]:
+                best = (value, view, swapped, event)
+    _, view, swapped, event = best
+    mine, others = (second, first) if swapped else (first, second)
+    hits, hits_other = (sum(code in event for code in views[view][half : 2 * half]) for views in (mine, others))
+    bound = event_bound(hits, hits_other, half, miss, delta)
+    return RatioBound(bound, event_bound(half, 0, half, miss, delta), view, hits, hits_other, half)
+
+
 def likelihood_bound(
     outputs: Sequence[Hashable], others: Sequence[Hashable], miss: float, delta: float = 0.0
 ) -> tuple[float, int, int]:
-    """Lower bound from samples of a mechanism on two neighbouring inputs, and the two hit counts behind it.
-
-    The first half of the samples chooses the event (a set of outputs that the first input favours), the second half
-    tests that one event, so the search costs no confidence.
-    """
-    half = min(len(outputs), len(others)) // 2
-    event = _best_event(Counter(outputs[:half]), Counter(others[:half]), half, miss, delta)
-    hits, hits_other = (sum(o in event for o in sample[half : 2 * half]) for sample in (outputs, others))
-    return event_bound(hits, hits_other, half, miss, delta), hits, hits_other
+    """`views_bound` for a single view: the bound and its two hit counts."""
+    found = views_bound({"": outputs}, {"": others}, miss, delta)
+    return found.lower_bound, found.hits, found.hits_other
 
 
 def _best_event(
-    first: Counter[Hashable], second: Counter[Hashable], trials: int, miss: float, delta: float
-) -> set[Hashable]:
-    """Outputs in order of likelihood ratio, cut where the bound on these samples is best."""
+    favoured: Sequence[Sequence[Hashable]], other: Sequence[Sequence[Hashable]], miss: float, delta: float
+) -> tuple[float, set[Hashable]]:
+    """Codes in order of likelihood ratio on the first samples, cut where the ratio of limits on the second is best."""
+    first, second = Counter(favoured[0]), Counter(other[0])
     ordered = sorted(first, key=lambda o: (-(first[o] + 1) / (second[o] + 1), -first[o]))
-    mine, theirs = np.cumsum([first[o] for o in ordered]), np.cumsum([second[o] for o in ordered])
-    low = betaincinv(mine, trials - mine + 1, miss / 2)
-    high = np.where(theirs < trials, betaincinv(theirs + 1, np.maximum(trials - theirs, 1), 1 - miss / 2), 1.0)
-    cut = int(np.argmax(np.maximum(low - delta, 0) / high)) + 1
-    return set(ordered[:cut])
+    if not ordered:
+        return 0.0, set()
+    again = [Counter(sample[1]) for sample in (favoured, other)]
+    mine, theirs = (np.cumsum([counts[o] for o in ordered]) for counts in again)
+    trials = len(favoured[1])
+    low = np.where(mine > 0, betaincinv(np.maximum(mine, 1), trials - mine + 1, miss), 0.0)
+    high = np.where(theirs < trials, betaincinv(theirs + 1, np.maximum(trials - theirs, 1), 1 - miss), 1.0)
+    ratio = np.maximum(low - delta, 0) / high
+    cut = int(np.argmax(ratio))
+    return float(ratio[cut]), set(ordered[: cut + 1])
+
+
+class GuessBound(NamedTuple):
+    """A lower bound from guessed coins, and the counts behind it; `named` were guessed to be edges."""
+
+    lower_bound: float
+    ceiling: float
+    view: str
+    guesses: int
+    right: int
+    tested: int
+    named: int
+    named_right: int
+
+
+def guess_bound(
+    views: Mapping[str, Int],
+    strata: Sequence[Int],
+    coins: NDArray[np.bool_],
+    miss: float,
+    rng: np.random.Generator,
+    delta: float = 0.0,
+) -> GuessBound:
+    """Lower bound on epsilon from one output in which every coin decided about one edge.
+
+    `views` give each coin a code read off the output, `strata` public groups of coins. A random half of the coins,
+    which are taken as known, chooses a view, a grouping and which codes are guessed how (a quarter puts codes in order,
+    a quarter says where to cut); the other half is guessed and counted (`one_run_bound`). The ceiling is the bound
+    for a right guess of every tested coin.
+    """
+    learnt, cut, tested = np.split(rng.permutation(len(coins)), [len(coins) // 4, len(coins) // 2])
+    best: tuple[float, str, Any, Any] = (-1.0, "", None, None)
+    for view, codes in views.items():
+        for grouped in (np.zeros(len(coins), np.int64), *strata):
+            joint = (codes - codes.min()) * (int(grouped.max()) + 1) + grouped
+            cells = np.unique(joint, return_inverse=True)[1]
+            rule = _guess_rule(cells, coins, learnt, cut, miss)
+            if rule[0] > best[0]:
+                best = (rule[0], view, cells, rule[1])
+    _, view, cells, rule = best
+    guesses = rule[cells[tested]]
+    right = (guesses > 0) == coins[tested]
+    made, said = guesses != 0, guesses > 0
+    counts = int(made.sum()), int(right[made].sum())
+    bound = one_run_bound(counts[1], counts[0], len(tested), miss, delta)
+    ceiling = one_run_bound(len(tested), len(tested), len(tested), miss, delta)
+    return GuessBound(bound, ceiling, view, *counts, len(tested), int(said.sum()), int(right[said].sum()))
+
+
+def _guess_rule(
+    cells: Int, coins: NDArray[np.bool_], learnt: Int, cut: Int, miss: float
+) -> tuple[float, NDArray[np.int8]]:
+    """Guess (+1, -1, 0) per cell and the limit it reaches: majorities in order of certainty, cut where that is best."""
+    size = int(cells.max()) + 1
+    inside, all_ = _counts(cells, coins, learnt, size)
+    right = np.maximum(inside, all_ - inside)
+    certain = np.where(right > 0, betaincinv(np.maximum(right, 1), all_ - right + 1, 0.1), 0.0)
+    order = np.argsort(-certain, kind="stable")
+    guess = np.where(2 * inside >= all_, 1, -1)
+    inside, all_ = _counts(cells, coins, cut, size)
+    hits = np.cumsum(np.where(guess > 0, inside, all_ - inside)[order])
+    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), np.cumsum(all_[order]) - hits + 1, miss), 0.0)
+    last = int(np.argmax(low))
+    out = np.zeros(size, np.int8)
+    out[order[: last + 1]] = guess[order[: last + 1]]
+    return float(low[last]), out
+
+
+def _counts(cells: Int, coins: NDArray[np.bool_], part: Int, size: int) -> tuple[Int, Int]:
+    """Per cell, of a part of the coins: how many fell true, and how many there are."""
+    inside = np.bincount(cells[part][coins[part]], minlength=size)
+    return inside, np.bincount(cells[part], minlength=size)
 
 
 def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float = 0.0) -> float:

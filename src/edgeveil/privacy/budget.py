@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from edgeveil.errors import BudgetExceeded, InputError
 from edgeveil.privacy.accountants import accountant as find_accountant
@@ -106,7 +107,7 @@ class Budget:
         return self._cost([c for c in self._charges if c.on == on])
 
     def _cost(self, charges: list[Charge]) -> Fraction:
-        return self._accountant.epsilon(charges, self._delta) if charges else Fraction(0)
+        return _priced(self._accountant.name, tuple(c._replace(what="", on="") for c in charges), self._delta)
 
     @property
     def spent(self) -> Fraction:
@@ -198,6 +199,12 @@ class Budget:
         cap = "no cap" if self._cap is None else f"{float(self.spent):g} of {float(self._cap):g} spent"
         how = f", {self.accountant} at delta {self._delta:g}" if self._delta else ""
         return f"Budget({cap}{how}, {len(self._charges)} charges)"
+
+
+@lru_cache(maxsize=4096)
+def _priced(accountant: str, charges: tuple[Charge, ...], delta: float) -> Fraction:
+    """Cost of charges on one edge set; kept, as a curve takes milliseconds and audits ask for it by the thousand."""
+    return find_accountant(accountant).epsilon(charges, delta) if charges else Fraction(0)
 
 
 def _squared(sensitivity: float | Fraction | None, cells: int | None) -> Fraction:

@@ -6,6 +6,7 @@ but the release itself can tell how they fell.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +15,25 @@ from numpy.typing import NDArray
 from edgeveil.errors import InputError
 from edgeveil.graph.compact import edge_ranks
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.pairs import num_pairs, rank, sample_distinct
+from edgeveil.graph.pairs import nth_missing, num_pairs, rank, sample_distinct, unrank
 from edgeveil.privacy.audit_bounds import one_run_bound
 
-__all__ = ["Canaries", "OneRun", "audit_scores", "by_rank", "make_guesses", "plant", "synthetic_graph"]
+__all__ = [
+    "Canaries",
+    "OneRun",
+    "audit_scores",
+    "by_rank",
+    "degree_strata",
+    "heavy_tailed_graph",
+    "make_guesses",
+    "matched_nodes",
+    "plant",
+    "plant_pairs",
+    "synthetic_graph",
+]
 
 Int = NDArray[np.int64]
+Float = NDArray[np.float64]
 
 
 class Canaries(NamedTuple):
@@ -37,6 +51,7 @@ class OneRun(NamedTuple):
     guesses: int
     right: int
     lower_bound: float
+    ceiling: float
 
 
 def synthetic_graph(num_nodes: int = 20_000, num_edges: int = 100_000, seed: int = 0) -> Graph:
@@ -44,6 +59,64 @@ def synthetic_graph(num_nodes: int = 20_000, num_edges: int = 100_000, seed: int
     rng = np.random.default_rng(seed)
     empty = Graph.from_edges(np.empty((2, 0), np.int64), num_nodes=num_nodes, name="synthetic")
     return empty.with_edge_ranks(sample_distinct(num_pairs(num_nodes), num_edges, rng))
+
+
+def heavy_tailed_graph(num_nodes: int, num_edges: int, seed: int = 0) -> Graph:
+    """A random graph with a few hubs and many nodes of low degree: ends are drawn with weights 1/rank, shuffled."""
+    rng = np.random.default_rng(seed)
+    empty = Graph.from_edges(np.empty((2, 0), np.int64), num_nodes=num_nodes, name="heavy-tailed synthetic")
+    weights = rng.permutation(1 / np.arange(1, num_nodes + 1))
+    return empty.with_edge_ranks(np.sort(_weighted_ranks(num_nodes, num_edges, weights, weights, rng)))
+
+
+def _weighted_ranks(n: int, count: int, first: Float, second: Float, rng: np.random.Generator) -> Int:
+    """Up to `count` distinct pairs in random order, their ends drawn by two weights; fewer if those run dry."""
+    ends = [np.cumsum(w) / w.sum() for w in (first, second)]
+    found = np.empty(0, np.int64)
+    for _ in range(20):
+        pairs = np.sort([np.minimum(np.searchsorted(e, rng.random(2 * count)), n - 1) for e in ends], axis=0)
+        pairs = pairs[:, pairs[0] != pairs[1]]
+        fresh = rank(pairs[0], pairs[1], n)
+        both = np.concatenate([found, fresh])
+        found = both[np.sort(np.unique(both, return_index=True)[1])]
+        if len(found) >= count:
+            break
+    return found[:count]
+
+
+def matched_nodes(epsilon: float, edges: int, most: int = 60_000) -> int:
+    """Number of nodes at which `edges` edges have the density 1/(1+e^epsilon).
+
+    There EdgeRand lies on as many pairs as there are edges, and LapGraph's cut lies where one kept pair says most.
+    """
+    pairs = edges * (1 + math.exp(min(epsilon, 40.0)))
+    return min(most, math.ceil((1 + math.sqrt(1 + 8 * pairs)) / 2) + 1)
+
+
+def plant_pairs(graph: Graph, count: int, rng: np.random.Generator) -> Canaries:
+    """Choose `count` non-edges, half of them at nodes of high degree, and insert each by a fair coin.
+
+    Unlike those of `plant` they may share nodes: more of them fit, and hubs get many.
+    """
+    n, free = graph.num_nodes, num_pairs(graph.num_nodes) - graph.num_edges
+    if count > free:
+        raise InputError(f"{graph.name} has {free} non-edges, too few for {count} canaries; ask for fewer")
+    weights = graph.degrees.astype(np.float64) + 1e-9
+    hubs = _weighted_ranks(n, count // 2, weights, np.ones(n), rng) if count > 1 else np.empty(0, np.int64)
+    hubs = np.sort(hubs[~np.isin(hubs, edge_ranks(graph))])
+    rest = nth_missing(
+        sample_distinct(free - len(hubs), count - len(hubs), rng), np.sort(np.concatenate([edge_ranks(graph), hubs]))
+    )
+    ranks = np.sort(np.concatenate([hubs, rest]))
+    coins = rng.random(count) < 0.5
+    planted = graph.with_edge_ranks(np.sort(np.concatenate([edge_ranks(graph), ranks[coins]])))
+    return Canaries(planted, np.stack(unrank(ranks, n)), coins)
+
+
+def degree_strata(graph: Graph, pairs: Int) -> Int:
+    """Public group of every pair: the power of two below the larger degree of its ends."""
+    out: Int = np.log2(np.maximum(*graph.degrees[pairs]) + 1).astype(np.int64)
+    return out
 
 
 def plant(graph: Graph, count: int, rng: np.random.Generator) -> Canaries:
@@ -96,4 +169,5 @@ def audit_scores(
     made = guesses != 0
     right = int(((guesses > 0) == coins)[made].sum())
     total = int(made.sum())
-    return OneRun(len(coins), total, right, one_run_bound(right, total, len(coins), miss, delta))
+    bound, most = (one_run_bound(hits, total, len(coins), miss, delta) for hits in (right, total))
+    return OneRun(len(coins), total, right, bound, most)

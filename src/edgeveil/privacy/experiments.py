@@ -1,0 +1,169 @@
+"""What a mechanism offers to `edgeveil.privacy.verify`: its claim, and experiments that could refute it.
+
+A mechanism is `Auditable` if it has two methods. Its experiments run the noise stage that its releases run: the same
+budget split, streams, layers and phases, with training left out, because training is post-processing. There are two
+kinds. `Coins`: one output, in which coins decided about many edges (Steinke, Nasr and Jagielski 2023).
+`Neighbours`: many outputs on two graphs that differ in one edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.graph.graph import Graph
+from edgeveil.privacy.audit_bounds import guess_bound, views_bound
+from edgeveil.seeds import derive, stream
+
+__all__ = ["Auditable", "Claim", "Coins", "Effort", "Experiment", "Finding", "Neighbours", "Sight", "Views"]
+
+Int = NDArray[np.int64]
+Tick = Callable[[float], None]
+Views = Mapping[str, Sequence[Hashable]]
+
+
+class Claim(NamedTuple):
+    """What is to be tested: (epsilon, delta) for one unit. `note` is said with the verdict."""
+
+    epsilon: float
+    delta: float
+    unit: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look, and at which noise.
+
+    runs: outputs per neighbouring graph. canaries: coins per planted graph. secure: the operating-system noise of real
+    releases; else the seeded noise of experiments. graph: plant coins in this graph as well.
+    """
+
+    runs: int = 20_000
+    canaries: int = 50_000
+    seed: int = 0
+    secure: bool = True
+    graph: Graph | None = None
+
+    def rng(self, *path: str | int) -> np.random.Generator:
+        """The auditor's own randomness (coins, halves), apart from the mechanism's noise."""
+        return stream(self.seed, "auditor", *path)
+
+    def noise_seed(self, *path: str | int) -> int | None:
+        """Seed of the audited mechanism's noise; None is the secure source."""
+        return None if self.secure else derive(self.seed, "audited", *path)
+
+
+class Finding(NamedTuple):
+    """What one experiment proved, and the largest epsilon that it could have shown.
+
+    `named` pairs were said to be edges, `named_right` of them rightly (planted pairs only).
+    """
+
+    test: str
+    lower_bound: float
+    detail: str
+    ceiling: float = 0.0
+    named: int = 0
+    named_right: int = 0
+
+
+class Sight(NamedTuple):
+    """One output with planted coins: how each coin fell, codes read off the output, public groups of coins."""
+
+    coins: NDArray[np.bool_]
+    views: Mapping[str, Int]
+    strata: Sequence[Int] = ()
+
+
+class Experiment(Protocol):
+    """One test of a claim."""
+
+    @property
+    def name(self) -> str:
+        """What is looked at."""
+        ...
+
+    def run(self, miss: float, delta: float, effort: Effort, tick: Tick) -> Finding:
+        """The finding; its bound is wrong with probability at most `miss`. `tick` gets the finished share."""
+        ...
+
+
+@dataclass(frozen=True)
+class Coins:
+    """`look` plants coins, runs the noise stage once and reads codes off what it released.
+
+    inserted: whether a coin inserts one edge, so that a guess names an edge; else it chooses between two others.
+    """
+
+    name: str
+    look: Callable[[], Sight]
+    inserted: bool = True
+
+    def run(self, miss: float, delta: float, effort: Effort, tick: Tick) -> Finding:
+        """Guess half of the coins by a rule learnt on the other half."""
+        seen = self.look()
+        found = guess_bound(seen.views, seen.strata, seen.coins, miss, effort.rng("halves", self.name), delta)
+        how = f"by the {found.view}" if found.guesses else "nothing to guess by"
+        detail = f"{found.right:,} of {found.guesses:,} guesses right among {found.tested:,} coins, {how}"
+        tick(1.0)
+        named = (found.named, found.named_right) if self.inserted else (0, 0)
+        return Finding(self.name, found.lower_bound, detail, found.ceiling, *named)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """`sample(side, count)` gives codes of `count` fresh outputs on the first (0) or second (1) of two neighbours.
+
+    `reachable(side, code)`, where known, says whether a code of the view "output" has positive probability there: one
+    that is seen on a graph and impossible on its neighbour refutes every finite epsilon at once.
+    """
+
+    name: str
+    sample: Callable[[int, int], Views]
+    reachable: Callable[[int, Hashable], bool] | None = None
+
+    def run(self, miss: float, delta: float, effort: Effort, tick: Tick) -> Finding:
+        """Bound the likelihood ratio of an event that the first half of the outputs chooses."""
+        seen: tuple[dict[str, list[Hashable]], dict[str, list[Hashable]]] = ({}, {})
+        step = max(2, math.ceil(effort.runs / 20))
+        for start in range(0, effort.runs, step):
+            for side in (0, 1):
+                for view, codes in self.sample(side, min(step, effort.runs - start)).items():
+                    seen[side].setdefault(view, []).extend(codes)
+            tick(min(1.0, (start + step) / effort.runs))
+        found = views_bound(*seen, miss, delta)
+        stray = self._unreachable(seen)
+        if stray:
+            return Finding(self.name, math.inf, stray, math.inf)
+        times = f"{found.hits:,} against {found.hits_other:,} times" if found.hits else "no event stands out"
+        detail = f"{times} in {found.trials:,} runs each, by the {found.view}"
+        return Finding(self.name, found.lower_bound, detail, found.ceiling)
+
+    def _unreachable(self, seen: Sequence[Views]) -> str:
+        if self.reachable is None:
+            return ""
+        for side in (0, 1):
+            for code in set(seen[side]["output"]):
+                if not self.reachable(1 - side, code):
+                    times = sum(c == code for c in seen[side]["output"])
+                    return f"output {code!r} occurs {times:,} times on one graph and cannot occur on its neighbour"
+        return ""
+
+
+@runtime_checkable
+class Auditable(Protocol):
+    """A mechanism whose claim can be tested."""
+
+    def audit_claim(self) -> Claim:
+        """The claim; `InputError` where there is none."""
+        ...
+
+    def experiments(self, effort: Effort) -> Sequence[Experiment]:
+        """Experiments on the noise stage of a release, the most telling first; together they see every way out."""
+        ...

@@ -27,7 +27,9 @@ Float = NDArray[np.float64]
 class AttackResult:
     """Scores of node pairs, higher = more likely an edge, and what they cost.
 
-    A whole-graph result is sparse: `unlisted` pairs are left out because all of them score at most `floor`.
+    A whole-graph result is sparse: `unlisted` pairs are left out because all of them score at most `floor`. An attack
+    that asserts edges gives them as `found` [2, m]; `certified` says that every decision was forced by sound rules, so
+    that `found` is the stored graph. `undecided` pairs have a `probability` each.
     """
 
     pairs: Int
@@ -42,6 +44,10 @@ class AttackResult:
     unlisted: int = 0
     floor: float = 0.0
     density: float | None = None
+    found: Int | None = None
+    certified: bool | None = None
+    undecided: Int | None = None
+    probability: Float | None = None
 
     @property
     def num_pairs(self) -> int:
@@ -81,13 +87,18 @@ class Scored:
     unlisted: int = 0
     floor: float = 0.0
     density: float | None = None  # a belief formed on the way; the view's own comes first
+    found: Int | None = None
+    certified: bool | None = None
+    undecided: Int | None = None
+    probability: Float | None = None
 
 
 class Attack(ABC):
     """One published or new attack. Fields are its parameters; class facts say what it needs."""
 
     reference: ClassVar[str] = ""
-    needs: ClassVar[frozenset[str]] = frozenset()  # of "answers", "features", "graded answers"
+    needs: ClassVar[frozenset[str]] = frozenset()  # of "answers", "features", "graded answers", "stored graph"
+    whole: ClassVar[bool] = False  # asks about the whole graph, whichever nodes matter
 
     @abstractmethod
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
@@ -115,9 +126,18 @@ class Attack(ABC):
             unlisted=got.unlisted,
             floor=got.floor,
             density=got.density if view.density is None else view.density,
+            found=got.found,
+            certified=got.certified,
+            undecided=got.undecided,
+            probability=got.probability,
         )
 
     def _check(self, target: Target, view: AttackerView) -> None:
+        if "stored graph" in self.needs and target.stored_graph is None:
+            raise InputError(
+                f"{_name(self)} reads the graph that a release keeps, and this target shows none (it keeps statistics "
+                "or no edges at all, or it is a black box)"
+            )
         if "features" in self.needs and view.features is None:
             raise InputError(f"{_name(self)} needs the nodes' features; pass features= (model space, one row per node)")
         if "graded answers" in self.needs and target.answer_kind == "labels":

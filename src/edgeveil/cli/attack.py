@@ -40,9 +40,12 @@ def attack(
     url: Annotated[str | None, typer.Option(help="Address of an `edgeveil serve`.")] = None,
     key: Annotated[str | None, typer.Option(envvar="EDGEVEIL_KEY", help="API key for --url.")] = None,
     attacks: Annotated[
-        str, typer.Option("--attack", help="Comma-separated: linkteller, linkteller-grouped, lsa2-post ...")
+        str, typer.Option("--attack", help="Comma-separated: linkteller, flatroot, stored-graph, lsa2-post ...")
     ] = "linkteller",
-    nodes: Annotated[str, typer.Option(help="How many nodes to draw, a list such as 3,8,15, or all.")] = "500",
+    nodes: Annotated[
+        str | None,
+        typer.Option(help="How many nodes to draw, a list such as 3,8,15, or all. Default: 500; flatroot: all."),
+    ] = None,
     features: Annotated[
         Path | None, typer.Option(help="Bob's features in model space: npy, npz, or the folder of a release.")
     ] = None,
@@ -53,8 +56,8 @@ def attack(
         Path | None,
         typer.Option(help="For a --truth csv with names: the file, made of one line per node, that the model used."),
     ] = None,
-    queries: Annotated[int | None, typer.Option(help="Query budget of linkteller-grouped.")] = None,
-    mode: Annotated[str | None, typer.Option(help="exact or query, for linkteller on a release.")] = None,
+    queries: Annotated[int | None, typer.Option(help="Query budget of linkteller-grouped and flatroot.")] = None,
+    mode: Annotated[str | None, typer.Option(help="exact or query, for linkteller and flatroot on a release.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="Relative step of linkteller; default: suits the answers.")
     ] = None,
@@ -76,9 +79,9 @@ def attack(
         raise UsageError("name what to attack: either --release DIR or --url URL")
     known = None if features is None else read_features(features)
     target = _open(release, url, key, known, snapshot, pause, retries)
-    chosen = _choose(nodes, target.num_nodes, seed)
-    if hasattr(target, "restrict"):
-        target.restrict(chosen)
+    some = _choose(nodes or "500", target.num_nodes, seed)
+    if hasattr(target, "restrict") and not any(map(_whole, words(attacks))):
+        target.restrict(some)
     asked = target
     if transcript is not None:
         from edgeveil.release.recorded import RecordedTarget
@@ -89,8 +92,10 @@ def attack(
         out = Path("scores.csv")
     rows = []
     for name in words(attacks):
+        chosen = None if nodes is None and _whole(name) else some
         result = _run(asked, name, chosen, known, seed, {"queries": queries, "mode": mode, "delta": delta})
         rows.append(_row(result, graph, density))
+        _say_found(name, rows[-1])
         for note in result.notes:
             say(f"note: {note}")
         if out is not None:
@@ -174,13 +179,35 @@ def _run(target: Target, name: str, nodes: Any, features: Any, seed: int, wishes
     return result
 
 
+def _whole(name: str) -> bool:
+    """Whether the attack is about the whole graph in any case."""
+    from edgeveil.attacks.base import ATTACKS
+
+    return bool(ATTACKS.get(name).whole)
+
+
+def _say_found(name: str, row: dict[str, Any]) -> None:
+    """What an attack that asserts edges asserts."""
+    if "found" not in row:
+        return
+    true = f"{row['found_true']:,} of {row['n_edges']:,} true edges, {row['found'] - row['found_true']:,} false; "
+    proof = {True: "certified", False: "not certified", None: "no certificate"}[row["certified"]]
+    undecided = f", {row['undecided']:,} pairs undecided" if row["undecided"] else ""
+    say(f"{name}: asserts {row['found']:,} edges; {true if 'found_true' in row else ''}{proof}{undecided}")
+
+
 def _row(result: AttackResult, truth: Graph | None, density: float | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "attack": result.attack, "access": result.access, "queries": result.queries, "rows": result.rows,
         "seconds_attack": result.seconds, "n_pairs": result.num_pairs, "notes": list(result.notes),
     }  # fmt: skip
+    if result.found is not None:
+        undecided = 0 if result.undecided is None else result.undecided.shape[1]
+        row |= {"found": result.found.shape[1], "certified": result.certified, "undecided": undecided}
     if truth is None:
         return row
+    if result.found is not None:
+        row["found_true"] = int(truth.has_edges(result.found[0], result.found[1]).sum())
     from edgeveil.metrics.ranking import at_belief, ranking
 
     edges = truth.has_edges(result.pairs[0], result.pairs[1])

@@ -37,17 +37,27 @@ __all__ = ["influence"]
 Array = NDArray[Any]
 
 
-def influence(model: Model, x: FeatureMatrix, adjacency: Any, nodes: Any, targets: Any = None) -> sp.csr_matrix:
+def influence(
+    model: Model,
+    x: FeatureMatrix,
+    adjacency: Any,
+    nodes: Any,
+    targets: Any = None,
+    *,
+    move: Any = None,
+    along: Any = None,
+) -> sp.csr_matrix:
     """Entry [i, j]: exact influence of nodes[i] on targets[j] (default: on `nodes`), float64.
 
-    `adjacency` is CSR (row i lists whom node i hears) or a prepared `Structure`.
+    `adjacency` is CSR (row i lists whom node i hears) or a prepared `Structure`. `move`: the row of features along
+    which every node moves (default: its own). `along`: this combination of the outputs, signed, instead of their norm.
     """
     senders = np.asarray(nodes, np.int64)
     receivers = senders if targets is None else np.asarray(targets, np.int64)
     if model.spec.local:
-        return sp.csr_matrix(_own(model, x, senders, receivers))
+        return sp.csr_matrix(_own(model, x, senders, receivers, move, along))
     with torch.no_grad(), threads.limited(None), threads.flushing():
-        work = _Pass(_double(model), FeatureMatrix.wrap(x), model.prepare(adjacency), receivers)
+        work = _Pass(_double(model), FeatureMatrix.wrap(x), model.prepare(adjacency), receivers, move, along)
         blocks = work.batches(senders, max(1, LIMIT // max(work.structure.num_nodes, 1)))
         return sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((0, len(receivers)))
 
@@ -63,14 +73,14 @@ def _double(model: Model) -> Model:
     return copy.deepcopy(model).double().eval()
 
 
-def _own(model: Model, x: FeatureMatrix, senders: Array, receivers: Array) -> Any:
+def _own(model: Model, x: FeatureMatrix, senders: Array, receivers: Array, move: Any, along: Any) -> Any:
     """A model without edges: a node moves itself and nobody else."""
-    part = FeatureMatrix.wrap(x).take(senders).torch("float64")
-    dense = part.dense()
+    dense = FeatureMatrix.wrap(x).take(senders).torch("float64").dense()
+    step = dense if move is None else torch.as_tensor(np.asarray(move, np.float64)).reshape(1, -1).expand_as(dense)
     exact: Any = _double(model)
     with torch.no_grad():
-        _, change = _jvp(lambda h: exact(h, None), dense, dense)
-    norm = change.norm(dim=1).numpy()
+        _, change = _jvp(lambda h: exact(h, None), dense, step.contiguous())
+    norm = change.norm(dim=1).numpy() if along is None else change.numpy() @ np.asarray(along, np.float64)
     size = max(senders.max(initial=0), receivers.max(initial=0)) + 1
     places = sp.csr_matrix((norm, senders, np.arange(len(senders) + 1)), shape=(len(senders), size))
     return places[:, receivers]
@@ -84,6 +94,8 @@ class _Pass:
     x: FeatureMatrix
     structure: Structure
     receivers: Array
+    move: Any = None
+    along: Any = None
     attention: dict[Layer, AttentionPass] = field(default_factory=dict)
 
     @cached_property
@@ -125,13 +137,14 @@ class _Pass:
         for _ in range(self.model.spec.kprop):
             keys, carry = t.hop(self.columns("sym", False))
             t = t.at(keys, carry @ t.value)
-        rows: Any = self.x.take(senders).torch("float64")
+        moved = self.x.take(senders) if self.move is None else FeatureMatrix.wrap(np.atleast_2d(self.move))
+        rows: Any = moved.torch("float64")
         depth = len(self.model.layers)
         for at, layer in enumerate(self.model.layers):
             t = self.step(cast(Layer, layer), inputs[at], t, rows if at == 0 else None, at + 1 == depth)
             if at + 1 < depth:
                 t = t.replace(t.value * slopes[at][t.node])
-        return t.matrix(len(self.receivers))
+        return t.matrix(len(self.receivers), self.along)
 
     def step(self, layer: Layer, base: Features, t: Tangents, rows: Any, last: bool) -> Tangents:
         """One layer. `rows`: the queries' own features, still to be multiplied, in front of the first layer."""
@@ -139,7 +152,8 @@ class _Pass:
         def product(weight: Tensor) -> Array:
             if rows is None:
                 return t.value @ weight.detach().numpy()  # type: ignore[no-any-return]
-            return t.value * matmul(rows, weight).detach().numpy()[t.query]  # type: ignore[no-any-return]
+            step = matmul(rows, weight).detach().numpy()
+            return t.value * (step if len(step) == 1 else step[t.query])  # type: ignore[no-any-return]
 
         if isinstance(layer, AttentionLayer):
             if layer not in self.attention:

@@ -76,9 +76,12 @@ class Tangents:
         carry = sp.csr_matrix((columns.data[entry], (place, source)), shape=(len(reached), len(self)))
         return reached, carry
 
-    def matrix(self, width: int) -> sp.csr_matrix:
-        """Norms of the derivatives as [queries, width]."""
-        norm = np.sqrt(np.einsum("ij,ij->i", self.value, self.value))
+    def matrix(self, width: int, along: Any = None) -> sp.csr_matrix:
+        """Norms of the derivatives as [queries, width], or their products with the vector `along`."""
+        if along is None:
+            norm = np.sqrt(np.einsum("ij,ij->i", self.value, self.value))
+        else:
+            norm = self.value @ np.asarray(along, np.float64)
         out = sp.csr_matrix((norm, (self.query, self.node)), shape=(self.num_queries, width))
         out.eliminate_zeros()
         return out

@@ -52,8 +52,18 @@ class Predictor(ABC):
     def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> Predictor:
         """Inverse of `state`."""
 
-    def influence(self, x: FeatureMatrix, nodes: NDArray[np.int64], targets: NDArray[np.int64]) -> sp.csr_matrix:
-        """Exact influence of `nodes` on `targets`; zero unless answers depend on other nodes' features."""
+    def influence(
+        self,
+        x: FeatureMatrix,
+        nodes: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        move: Any = None,
+        along: Any = None,
+    ) -> sp.csr_matrix:
+        """Exact influence of `nodes` on `targets`; zero unless answers depend on other nodes' features.
+
+        `move` and `along` are those of `edgeveil.models.influence.influence`.
+        """
         return sp.csr_matrix((len(nodes), len(targets)))
 
 
@@ -95,10 +105,17 @@ class GraphPredictor(Predictor):
     def induced(self, nodes: NDArray[np.int64]) -> GraphPredictor:
         return GraphPredictor(self.spec, self.model, self.adjacency[nodes][:, nodes].tocsr())
 
-    def influence(self, x: FeatureMatrix, nodes: NDArray[np.int64], targets: NDArray[np.int64]) -> sp.csr_matrix:
+    def influence(
+        self,
+        x: FeatureMatrix,
+        nodes: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        move: Any = None,
+        along: Any = None,
+    ) -> sp.csr_matrix:
         from edgeveil.models.influence import influence
 
-        return influence(self.model, x, self._structure, nodes, targets)
+        return influence(self.model, x, self._structure, nodes, targets, move=move, along=along)
 
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
         settings = {"model": self.spec.to_json(), "inputs": self.model.num_features, "outputs": self.num_outputs}

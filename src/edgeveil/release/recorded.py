@@ -67,6 +67,8 @@ class RecordedTarget(Target):
         self.num_nodes = int(header["num_nodes"])
         self.answer_kind = header["answer_kind"]
         self.features = None if inner is None else inner.features
+        self.num_features = None if inner is None else inner.num_features
+        self.architecture = None if inner is None else inner.architecture
 
     def _answer(self, features: Any, nodes: Any, induced: bool) -> NDArray[Any]:
         plain = query_key(features, nodes, induced, 0)

@@ -16,6 +16,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.metrics.utility import utility
+from edgeveil.models.spec import ModelSpec
 from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.release.evaluation import Evaluation
 from edgeveil.release.predictors import Predictor
@@ -92,6 +93,28 @@ class Release:
         """Exact LinkTeller influence among `nodes` (all by default): entry [i, j] is that of nodes[i] on nodes[j]."""
         ids = np.arange(self.num_nodes) if nodes is None else self._check_nodes(nodes)
         return self.predictor.influence(self.matrix, ids, ids)
+
+    def derivative(self, features: Any, nodes: Any, move: Any, along: Any = None) -> sp.csr_matrix:
+        """How far row nodes[i] moving along `move` moves node j's logits at the given `features`: entry [i, j].
+
+        The norm of that derivative, or its product with the vector `along`.
+        """
+        x = FeatureMatrix.wrap(_check_rows(features, self.num_nodes, self.matrix.shape[1]))
+        return self.predictor.influence(x, self._check_nodes(nodes), np.arange(self.num_nodes), move, along)
+
+    @property
+    def stored_graph(self) -> sp.csr_matrix | None:
+        """The graph that the release keeps and answers with (row i lists whom node i hears); None if it keeps none."""
+        return getattr(self.predictor, "adjacency", None)
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """What is public about one of our own models: name, layers, normalisation, skips, KProp; else empty."""
+        spec = getattr(self.predictor, "spec", None)
+        if not isinstance(spec, ModelSpec):
+            return {}
+        facts = {"name": spec.name, "layers": spec.layers, "norm": spec.norm, "bias": spec.bias}
+        return facts | {"skip": spec.has_skip, "kprop": spec.kprop}
 
     def utility(self, mask: str | NDArray[np.bool_] = "test", graph: Graph | None = None) -> dict[str, Any]:
         """Utility metrics on a mask ("train", "val", "test", "all" or boolean) of the inference graph.

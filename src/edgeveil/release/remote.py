@@ -65,6 +65,7 @@ class HttpTarget(Target):
             raise
         self.num_nodes = int(facts["num_nodes"])
         self.num_classes = int(facts["num_classes"])
+        self.num_features = facts.get("num_features")
         self._chunk = int(facts["max_nodes"])
         kind = facts["output"]["kind"]
         self._sparse_labels = kind == "labels" and bool(facts["multilabel"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ AnswerKind = Literal["logits", "probabilities", "labels"]
 KINDS: tuple[AnswerKind, ...] = ("logits", "probabilities", "labels")
 Int = NDArray[np.int64]
 Influence = Callable[[Int], sp.csr_matrix]
+Derivative = Callable[..., sp.csr_matrix]
 
 
 class Target(ABC):
@@ -29,6 +30,11 @@ class Target(ABC):
     num_nodes: int
     answer_kind: AnswerKind = "logits"
     influence: Influence | None = None  # only a model at hand (white box) offers it
+    derivative: Derivative | None = None  # likewise: (features, nodes, move, along) -> CSR [nodes, num_nodes]
+    stored_graph: Callable[[], Any] | None = None  # likewise: the graph it answers with, CSR
+    architecture: Mapping[str, Any] | None = None  # what its owner says about the model: name, layers, norm, skip ...
+    num_features: int | None = None
+    num_outputs: int | None = None
     features: Any = None  # model-space features of all nodes, where the target's owner shares them
 
     def __init__(self) -> None:
@@ -99,7 +105,8 @@ class Target(ABC):
 class LocalTarget(Target):
     """A release in this process. `decimals` rounds what is answered, `dtype="float32"` computes in single precision.
 
-    Exact influence is offered only for full answers: a coarser target stands for a real black box.
+    Exact derivatives and the stored graph are offered only for full answers: a coarser target stands for a real black
+    box.
     """
 
     def __init__(
@@ -117,8 +124,14 @@ class LocalTarget(Target):
         self._dtype = dtype
         self._multilabel = bool(getattr(release, "multilabel", False))
         self.features = getattr(release, "matrix", None)
+        self.num_features = None if self.features is None else self.features.shape[1]
+        self.num_outputs = getattr(release, "num_classes", None)
+        self.architecture = getattr(release, "architecture", None)
         if answer == "logits" and decimals is None and dtype == "float64":
             self.influence = getattr(release, "influence", None)
+            self.derivative = getattr(release, "derivative", None)
+            if getattr(release, "stored_graph", None) is not None:
+                self.stored_graph = lambda: release.stored_graph
 
     def _answer(self, features: Any, nodes: Int | None, induced: bool) -> Any:
         logits = np.asarray(self._release.predict(features=features, nodes=nodes, induced=induced))
@@ -171,6 +184,7 @@ class CallableTarget(Target):
         self.answer_kind = answer
         self._fn = fn
         self.features = features
+        self.num_features = None if features is None else features.shape[1]
         self._timeout = timeout
 
     def _answer(self, features: Any, nodes: Int | None, induced: bool) -> Any:

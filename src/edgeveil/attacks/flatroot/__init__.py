@@ -1,0 +1,5 @@
+"""flatroot: the stored graph from answers on flat features, exactly, with a certificate."""
+
+from edgeveil.attacks.flatroot.attack import FlatRoot
+
+__all__ = ["FlatRoot"]

@@ -1,0 +1,203 @@
+"""flatroot through real releases: every model and form against the stored graph, few questions, coarse answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgeveil.attacks.api import attack
+from edgeveil.attacks.flatroot.questions import Answers, Flat, mixing
+from edgeveil.defences.api import defend
+from edgeveil.errors import InputError
+from edgeveil.graph.graph import Graph
+from edgeveil.models.presets import preset
+from edgeveil.models.settings import TrainSpec
+from edgeveil.release.recorded import RecordedTarget
+from edgeveil.release.target import Target
+
+SHORT = TrainSpec(lr=0.01, weight_decay=5e-4, epochs=20)
+NORMS = ("aug", "aug-rwalk", "first-order", "bingge")
+FORMS = [("gcn", {"norm": n, "layers": k}) for n in NORMS for k in (1, 2, 3)]
+FORMS += [("gcn", {"bias": b}) for b in ("before", "none")] + [("gcn", {"activation": "selu"})]
+FORMS += [(m, {"layers": k}) for m in ("sage", "graphconv", "transformer", "gat", "gatv2") for k in (1, 2)]
+FORMS += [("gat", {"layers": 3}), ("gat", {"skip": True})]
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Triangles, squares, leaves, a hub and lone nodes."""
+    rng = np.random.default_rng(0)
+    n = 80
+    i, j = np.triu_indices(n - 4, 1)
+    keep = rng.random(len(i)) < 0.05
+    hub = np.stack([np.full(12, 5), np.arange(20, 32)])
+    y = np.arange(n) % 3
+    x = (rng.random((n, 24)) < 0.1 + 0.3 * (np.arange(24) % 3 == y[:, None])).astype(np.float32)
+    edges = np.concatenate([np.stack([i[keep], j[keep]]), hub], axis=1)
+    part = np.arange(n) // 30
+    return Graph.from_edges(edges, x=x, y=y, train_mask=part == 0, val_mask=part == 1, test_mask=part == 2)
+
+
+def release_of(graph, model="gcn", **shape):
+    return defend(graph, "none", model=replace(preset("default", "", model).model, **shape), seed=0, train=SHORT)
+
+
+def equal(graph, result):
+    return np.array_equal(result.found, graph.edge_index)
+
+
+@pytest.mark.parametrize(("model", "shape"), FORMS, ids=str)
+def test_the_stored_graph_comes_back_from_derivatives(graph, model, shape):
+    result = attack(release_of(graph, model, **shape), "flatroot")
+    assert (result.queries, result.access) == (0, "white-box")
+    assert result.certified and equal(graph, result) and not result.undecided.size
+    assert result.num_pairs == 80 * 79 // 2 and (result.scores == 1).all()
+
+
+@pytest.mark.parametrize("norm", ["aug", "first-order"])
+def test_graph_convolutions_with_skips_are_recovered_without_proof(graph, norm):
+    result = attack(release_of(graph, "gcn", norm=norm, skip=True), "flatroot")
+    assert equal(graph, result) and result.certified is False and "not proven" in result.notes[0]
+
+
+@pytest.mark.parametrize(("model", "shape"), FORMS, ids=str)
+def test_the_stored_graph_comes_back_from_questions(graph, model, shape):
+    result = attack(release_of(graph, model, **shape), "flatroot", mode="query")
+    assert result.access == "black-box" and result.queries > 0
+    assert equal(graph, result)
+    if shape.get("layers", 2) <= 2 and model == "gcn":
+        assert result.certified and result.queries < 45
+
+
+def test_nodes_and_pairs_cut_the_answer_not_the_questions(graph):
+    release = release_of(graph)
+    nodes = np.arange(60, 20, -1)
+    some = attack(release, "flatroot", nodes=nodes)
+    inside = np.isin(graph.edge_index, nodes).all(axis=0)
+    assert np.array_equal(some.found, graph.edge_index[:, inside]) and some.certified
+    assert np.array_equal(some.scores > 0, graph.has_edges(*some.pairs)) and some.pairs.shape == (2, 780)
+    asked = np.array([[31, 2], [5, 3]])
+    assert np.array_equal(attack(release, "flatroot", pairs=asked).scores > 0, graph.has_edges(*asked))
+
+
+def test_a_budget_that_is_too_small_asserts_nothing(graph):
+    release = release_of(graph)
+    for queries in (2, 5, 9):
+        result = attack(release, "flatroot", queries=queries)
+        assert result.queries <= queries and not result.certified and not result.found.size
+        assert "nothing is asserted" in result.notes[0] or "not enough" in result.notes[0]
+    enough = attack(release, "flatroot", queries=60)
+    assert enough.certified and enough.queries <= 60
+
+
+def test_a_model_without_description_is_recognised(graph):
+    for norm in ("first-order", "aug-rwalk"):
+        release = release_of(graph, norm=norm)
+        target = Target.from_callable(release.predict, graph.num_nodes)
+        target.num_features = 24
+        result = attack(target, "flatroot")
+        assert equal(graph, result) and result.certified
+
+
+def test_the_wrong_description_asserts_nothing(graph):
+    release = release_of(graph)
+    for wish in ({"norm": "first-order"}, {"layers": 3}, {"norm": "aug-rwalk"}, {"layers": 1}):
+        result = attack(release, "flatroot", **wish)
+        assert not result.certified and not result.found.size, wish
+
+
+@pytest.mark.parametrize(
+    "kind", [{"decimals": 2}, {"decimals": 4}, {"answer": "probabilities"}, {"dtype": "float32"}], ids=str
+)
+def test_coarse_answers_still_give_the_graph(graph, kind):
+    result = attack(Target.local(release_of(graph), **kind), "flatroot")
+    assert equal(graph, result)
+
+
+def test_labels_alone_are_refused_with_the_remedy(graph):
+    with pytest.raises(InputError, match="linkteller-labels"):
+        attack(Target.local(release_of(graph), answer="labels"), "flatroot")
+
+
+def test_models_without_edges_are_called_blind_not_private(graph):
+    result = attack(defend(graph, "mlp", seed=0, train=SHORT), "flatroot")
+    assert not result.found.size and result.certified is False and "not evidence of privacy" in result.notes[0]
+    counts = attack(defend(graph, "lpgnet", epsilon=4.0, seed=0, train=SHORT), "flatroot")
+    assert not counts.found.size and "not evidence" in counts.notes[0]
+
+
+@pytest.mark.parametrize(("defence", "epsilon"), [("edgerand", 5.0), ("lapgraph", 6.0)])
+def test_a_noisy_release_gives_its_noisy_graph_away_and_no_more(graph, defence, epsilon):
+    release = defend(graph, defence, epsilon=epsilon, seed=0, train=SHORT)
+    stored = attack(release, "stored-graph")
+    result = attack(release, "flatroot")
+    assert result.certified and np.array_equal(result.found, stored.found)
+    assert stored.access == "white-box" and stored.queries == 0 and not np.array_equal(stored.found, graph.edge_index)
+    shown = np.stack(release.predictor.adjacency.nonzero())
+    assert np.array_equal(stored.found, shown[:, shown[0] < shown[1]])
+
+
+def test_a_local_mechanisms_directed_graph_is_read_with_halves(graph):
+    release = defend(graph, "gp-t", epsilon=2.0, seed=0, train=SHORT)
+    result = attack(release, "stored-graph")
+    kept = release.predictor.adjacency
+    expected = (kept[result.pairs[0], result.pairs[1]] > 0).astype(float) + (kept[result.pairs[1], result.pairs[0]] > 0)
+    assert np.array_equal(result.scores, np.asarray(expected).ravel() / 2) and set(result.scores) <= {0.5, 1.0}
+
+
+def test_stored_statistics_are_no_stored_graph(graph):
+    with pytest.raises(InputError, match="keeps statistics"):
+        attack(defend(graph, "lpgnet", epsilon=4.0, seed=0, train=SHORT), "stored-graph")
+    with pytest.raises(InputError, match="black box"):
+        attack(Target.local(release_of(graph), decimals=3), "stored-graph")
+
+
+def test_the_mixture_of_directions_is_read_off_the_answers_alone(graph):
+    release = release_of(graph)
+    rng = np.random.default_rng(0)
+    flat = Flat(Target.local(release), 24, rng, 1e8, 1e-3)
+    answers = Answers()
+    for _ in range(4):
+        z = flat.draw()
+        answers.change.append(flat.ask(z))
+        answers.z.append(z)
+    q, turn = mixing(answers)
+    loops = graph.adjacency.toarray() + np.eye(80)
+    root = 1 / np.sqrt(loops.sum(1))
+    p = root[:, None] * loops * root
+    truth = np.linalg.lstsq(p @ p @ answers.z[0], answers.change[0] @ turn, rcond=None)[0]
+    factor = (truth * q).sum() / (q * q).sum()
+    assert factor > 0 and np.abs(truth - factor * q).max() < 1e-6 * np.abs(truth).max()
+
+
+def test_a_transcript_resumes_the_attack(graph, tmp_path):
+    release = release_of(graph)
+    first = RecordedTarget(Target.local(release), tmp_path / "t")
+    a = attack(first, "flatroot")
+    again = RecordedTarget(Target.local(release), tmp_path / "t")
+    b = attack(again, "flatroot")
+    assert a.certified and again.paid == 0 and first.paid == a.queries and np.array_equal(a.found, b.found)
+
+
+def test_wrong_wishes_are_named(graph):
+    release = release_of(graph)
+    for wish, text in (
+        ({"mode": "guess"}, "exact"), ({"queries": 1}, "at least 2"), ({"limit": -1.0}, "positive"),
+        ({"norm": "none"}, "aug"), ({"controlled_features": [0]}, "linkteller"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=text):
+            attack(release, "flatroot", **wish)
+    with pytest.raises(InputError, match="black box"):
+        attack(Target.local(release, decimals=3), "flatroot", mode="exact")
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_cora_is_certified_from_derivatives():
+    from edgeveil.graph.datasets import load
+
+    g = load("cora")
+    result = attack(defend(g, "none", seed=0, train=SHORT), "flatroot")
+    assert result.certified and np.array_equal(result.found, g.edge_index) and result.found.shape[1] == 5278

@@ -85,7 +85,7 @@ class FlatRoot(Attack):
         if self.mode == "exact" and target.derivative is None:
             raise InputError("this target offers no derivatives (it is a black box); use mode='query'")
         if self.mode == "auto":
-            asks = self.queries is not None or self.limit is not None
+            asks = self.queries is not None or self.limit is not None or self._form(target) is None
             return "query" if asks or target.derivative is None else "exact"
         return self.mode
 

@@ -37,9 +37,14 @@ class MixturePredictor(Predictor):
         return MixturePredictor([part.induced(nodes) for part in self.parts], self.weights)
 
     def influence(
-        self, x: FeatureMatrix, nodes: NDArray[np.int64], targets: NDArray[np.int64], move: Any = None, along: Any = None
+        self,
+        x: FeatureMatrix,
+        nodes: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        move: Any = None,
+        along: Any = None,
     ) -> sp.csr_matrix:
-        """Between different nodes only the part that mixes rows answers, so its norms scale with its weight."""
+        """Between different nodes only the part that mixes rows answers; its norms scale with its weight."""
         found = [w * p.influence(x, nodes, targets, move, along) for p, w in zip(self.parts, self.weights, strict=True)]
         total = sum(found[1:], start=found[0]).tocsr()
         return (total - total.multiply(_same(nodes, targets))).tocsr()

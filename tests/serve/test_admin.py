@@ -93,6 +93,17 @@ def test_posts_need_the_token_and_the_same_origin(server: Any) -> None:
     assert revoke(own, csrf=token) == (401, "no_session")
 
 
+def test_logging_out_ends_the_session_also_for_a_copied_cookie(server: Any) -> None:
+    text, _ = server.service.keys.add("alice", "admin")
+    log_in(server, text)
+    copied = server.client.cookies["edgeveil_operator"]
+    page = server.client.get("/admin").text
+    left = server.client.post("/admin/logout", data={"csrf": csrf(page)}, headers={"origin": server.url})
+    assert left.status_code == 303
+    again = server.client.get("/admin", headers={"cookie": f"edgeveil_operator={copied}"})
+    assert "Admin key" in again.text
+
+
 def test_markup_is_escaped(server: Any) -> None:
     text, _ = server.service.keys.add("alice", "admin", note="<script>alert(1)</script>")
     log_in(server, text)

@@ -269,3 +269,29 @@ def test_internal_errors_show_nothing(live: Callable[..., Any], monkeypatch: pyt
     monkeypatch.setattr(server.service.policy.__class__, "apply", broken)
     answer = server.post("/v1/predict", server.key(), json={"nodes": [0]})
     assert code(answer) == (500, "internal") and "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("accept", "status", "media"),
+    [
+        ("", 200, "application/json"),
+        ("*/*", 200, "application/json"),
+        ("application/x-npz;q=0, */*", 200, "application/json"),
+        ("application/x-npz;q=0.2, application/json;q=0.1", 200, "application/x-npz"),
+        ("application/json;q=0.5, application/x-npz", 200, "application/x-npz"),
+        ("application/*;q=0.1", 200, "application/json"),
+        ("text/html", 406, "application/json"),
+        ("application/json;q=0", 406, "application/json"),
+    ],
+)
+def test_accept_is_weighed(live: Callable[..., Any], accept: str, status: int, media: str) -> None:
+    server = live()
+    answer = server.post("/v1/predict", {**server.key(), "accept": accept}, json={"nodes": [1]})
+    assert (answer.status_code, answer.headers["content-type"]) == (status, media)
+
+
+def test_the_scheme_of_the_key_has_any_case(live: Callable[..., Any]) -> None:
+    server = live()
+    header = server.key()["authorization"]
+    for text in (header, header.replace("Bearer", "bearer"), header.replace("Bearer", "BEARER")):
+        assert server.post("/v1/predict", {"authorization": text}, json={"nodes": [1]}).status_code == 200

@@ -139,7 +139,8 @@ def test_tls(live: Callable[..., Any], tmp_path: Path) -> None:
     server = live(tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")
     context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
     with httpx.Client(verify=context, trust_env=False) as client:
-        assert client.get(server.url.replace("http", "https") + "/healthz").json() == {"status": "ok"}
+        answer = client.get(server.url.replace("http", "https") + "/healthz")
+        assert answer.json() == {"status": "ok"} and "max-age" in answer.headers["strict-transport-security"]
     with httpx.Client(trust_env=False) as client, pytest.raises(httpx.TransportError):
         client.get(server.url + "/healthz")
 
@@ -163,6 +164,7 @@ def test_bad_settings_end_with_one_sentence(folder: Path, graph: ev.Graph, monke
         ({"tls_cert": folder / "c.pem", "tls_key": folder / "k.pem"}, "no such file for TLS"),
         ({"epsilon_cap": 1.0, "state": folder / "other"}, "budget exceeded"),
         ({"release": None}, "release"),
+        ({"state": folder / "serve.toml" / "below"}, "cannot write the state folder"),
     ):
         with pytest.raises(EdgeveilError, match=words):
             serve(**{**good, **change})

@@ -26,8 +26,8 @@ def change(*nodes: int, salt: float = 0.0) -> Change:
 
 
 def readings(database: Database, scope: str = "graph", **limits: int) -> Readings:
-    made = Readings(database, scope, Limits(**{"cross": 2, "cross_all": 3, "own": 2, **limits}))
-    made.open()
+    made = Readings(database, Limits(**{"cross": 2, "cross_all": 3, "own": 2, **limits}))
+    made.open(scope)
     return made
 
 

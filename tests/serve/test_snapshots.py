@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -274,3 +275,37 @@ def test_the_smallest_epsilon_works(live: Callable[..., Any], noisy_release: ev.
     server = live(noisy_release, epsilon_cap=10.0)
     answer = server.post("/v1/snapshots", server.key("alice", "curate", epsilon=5.0), json=body(graph, epsilon=1e-6))
     assert answer.status_code == 200
+
+
+def test_a_snapshot_belongs_to_its_tenant_unless_shared(
+    live: Callable[..., Any], noisy_release: ev.Release, graph: ev.Graph
+) -> None:
+    server = live(noisy_release, epsilon_cap=10.0)
+    alice, bob = server.key("alice", "curate", epsilon=5.0), server.key("bob", "query")
+    operator = server.key("root", "admin")
+    mine = server.post("/v1/snapshots", alice, json=body(graph, epsilon=1.0)).json()
+    ours = server.post("/v1/snapshots", alice, json=body(graph, name="ours", epsilon=1.0, shared=True)).json()
+    assert (mine["shared"], ours["shared"], mine["tenant"]) == (False, True, "alice")
+
+    def seen(key: dict[str, str]) -> list[str]:
+        return [row["id"] for row in server.client.get("/v1/snapshots", headers=key).json()["snapshots"]]
+
+    for _ in range(2):  # from disk, then from memory
+        asked = {key: server.post("/v1/predict", who, json={"nodes": [1], "snapshot": mine["id"]})
+                 for key, who in (("bob", bob), ("alice", alice), ("operator", operator))}  # fmt: skip
+        assert {key: answer.status_code for key, answer in asked.items()} == {"bob": 404, "alice": 200, "operator": 200}
+        assert server.post("/v1/predict", bob, json={"nodes": [1], "snapshot": ours["id"]}).status_code == 200
+    unknown = server.post("/v1/predict", bob, json={"nodes": [1], "snapshot": "0" * 24}).json()["error"]
+    assert asked["bob"].json()["error"]["code"] == unknown["code"]
+    assert server.client.get(f"/v1/guarantee?snapshot={mine['id']}", headers=bob).status_code == 404
+    assert seen(bob) == [ours["id"]] and len(seen(alice)) == len(seen(operator)) == 2
+
+
+def test_scratch_folders_of_a_killed_process_go(live: Callable[..., Any], noisy_release: ev.Release) -> None:
+    folder = live(noisy_release).settings.state / "snapshots"
+    old, new = folder / ".abc-1", folder / ".abc-2"
+    for path in (old, new):
+        path.mkdir(parents=True)
+    os.utime(old, (1, 1))
+    live(noisy_release)
+    assert not old.exists() and new.exists()

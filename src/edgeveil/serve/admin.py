@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from sqlalchemy import text
 
 from edgeveil.serve.auth import Key
 from edgeveil.serve.middleware import read_body
@@ -24,6 +25,7 @@ __all__ = ["add_admin"]
 
 COOKIE = "edgeveil_operator"
 LIFETIME = 8 * 3600
+_ENDED = "CREATE TABLE IF NOT EXISTS ended_sessions (name VARCHAR(64) PRIMARY KEY, until BIGINT NOT NULL)"
 
 
 class Sessions:
@@ -32,6 +34,7 @@ class Sessions:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._secret: bytes | None = None
+        self._prepared = False
 
     def _sign(self, what: str, value: str) -> str:
         if self._secret is None:
@@ -51,11 +54,31 @@ class Sessions:
         if len(parts) != 3 or not _same(self._sign("session", value), signature):
             return None
         found = self._service.keys.find(parts[0])
-        if found is None:
+        if found is None or self._has_ended(value):
             return None
         key, now = found
         alive = now < int(parts[1]) and key.state(now) == "active" and key.may("admin")
         return key if alive else None
+
+    def end(self, cookie: str) -> None:
+        """Make a cookie worthless, also where it was copied."""
+        value = cookie.rpartition(".")[0]
+        row = {"n": hashlib.sha256(value.encode()).hexdigest(), "u": int(value.split(".")[1]), "t": int(time.time())}
+        with self._service.database.write() as connection:
+            connection.execute(text(_ENDED))
+            connection.execute(text("DELETE FROM ended_sessions WHERE until < :t"), row)
+            insert = "INSERT INTO ended_sessions (name, until) VALUES (:n, :u) ON CONFLICT (name) DO NOTHING"
+            connection.execute(text(insert), row)
+
+    def _has_ended(self, value: str) -> bool:
+        if not self._prepared:
+            with self._service.database.write() as connection:
+                connection.execute(text(_ENDED))
+            self._prepared = True
+        name = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+        with self._service.database.read() as connection:
+            found = connection.execute(text("SELECT 1 FROM ended_sessions WHERE name = :n"), {"n": name}).first()
+        return found is not None
 
     def csrf(self, cookie: str) -> str:
         """The token that every form of this session carries."""
@@ -92,6 +115,7 @@ def add_admin(app: FastAPI, service: Service) -> None:
     @app.post("/admin/logout", include_in_schema=False)
     async def logout(request: Request) -> Response:
         await _operator(request, sessions)
+        await asyncio.to_thread(sessions.end, request.cookies[COOKIE])
         answer = RedirectResponse("/admin", 303)
         answer.delete_cookie(COOKIE, path="/admin")
         return answer

@@ -163,10 +163,10 @@ def _add_facts(app: FastAPI, service: Service) -> None:
     @app.get("/v1/guarantee", summary="What is promised about edges", **described)
     async def guarantee(request: Request, snapshot: str | None = None) -> dict[str, Any]:
         """The privacy guarantee of the release or of a snapshot, and what a query costs."""
-        await _key(request, service, "read")
-        engine = service.snapshots.ready(snapshot)
+        key = await _key(request, service, "read")
+        engine = service.snapshots.ready(snapshot, key.viewer)
         if engine is None:
-            engine = await service.load_snapshot(str(snapshot))
+            engine = await service.load_snapshot(str(snapshot), key.viewer)
         return service.guarantee(engine)
 
     described = describe({"model": QuoteAnswer}, 400, 408, 415, 422, *_COMMON, body=QuoteRequest)
@@ -186,12 +186,14 @@ def _add_facts(app: FastAPI, service: Service) -> None:
 
 def _add_snapshots(app: FastAPI, service: Service) -> None:
     @app.get(
-        "/v1/snapshots", summary="Snapshots", **describe({"description": "All snapshots, oldest first."}, *_COMMON)
+        "/v1/snapshots",
+        summary="Snapshots",
+        **describe({"description": "Your snapshots and shared ones, oldest first."}, *_COMMON),
     )
     async def snapshots(request: Request) -> dict[str, Any]:
-        """All registered snapshots."""
-        await _key(request, service, "read")
-        rows = await asyncio.to_thread(service.snapshots.list)
+        """The snapshots of the key's tenant and those that are shared; all of them for an admin key."""
+        key = await _key(request, service, "read")
+        rows = await asyncio.to_thread(service.snapshots.list, key.viewer)
         return {"snapshots": [{k: v for k, v in row.items() if k != "manifest"} for row in rows]}
 
     extra = describe({"model": SnapshotAnswer}, 400, 408, 409, 415, 422, *_COMMON, body=SnapshotBody)
@@ -218,7 +220,7 @@ def _add_snapshots(app: FastAPI, service: Service) -> None:
             "snapshot", durable=True, id=row["id"], key=key.id, tenant=key.tenant, edge_set=row["edge_set"],
             epsilon=epsilon, fresh=spend.fresh,
         )  # fmt: skip
-        engine = await service.load_snapshot(row["id"])
+        engine = await service.load_snapshot(row["id"], key.viewer)
         facts = {"epsilon": epsilon, "already_charged": not spend.fresh, **service.guarantee(engine)}
         return {k: v for k, v in row.items() if k not in ("at", "manifest")} | facts
 

@@ -49,6 +49,11 @@ class Key:
         """Whether the key's role includes a permission."""
         return permission in ROLES[self.role]
 
+    @property
+    def viewer(self) -> str | None:
+        """The tenant whose things the key may see; None for an admin key, which may see everybody's."""
+        return None if self.may("admin") else self.tenant
+
     def state(self, now: int) -> str:
         """``active``, ``revoked`` or ``expired``."""
         if self.revoked is not None:

@@ -95,6 +95,7 @@ class SnapshotBody(BaseModel):
     features: list[list[float]] | None = None
     epsilon: float | None = Field(None, ge=1e-6, le=1e6)
     edge_set: str | None = Field(None, pattern=_NAME)
+    shared: bool = Field(False, description="Let other tenants ask it; by default only its maker's may.")
 
 
 class SnapshotAnswer(BaseModel):
@@ -104,6 +105,8 @@ class SnapshotAnswer(BaseModel):
     name: str
     edge_set: str
     num_nodes: int
+    tenant: str
+    shared: bool
     epsilon: float
     already_charged: bool
     guarantee: dict[str, Any]
@@ -122,7 +125,7 @@ def parse_snapshot(content_type: str, body: bytes, unpacked: int) -> SnapshotReq
     features = arrays.pop("features", None)
     if edges is None or edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         raise Problem(422, "bad_input", "edges: expected an integer array [2, E]")
-    plain = {name: part.item() for name, part in arrays.items() if part.ndim == 0 and part.dtype.kind in "iufU"}
+    plain = {name: part.item() for name, part in arrays.items() if part.ndim == 0 and part.dtype.kind in "biufU"}
     given = parse_json(SnapshotBody, _as_json({**plain, "edges": []}))
     return _request(given, edges.astype(np.int64), features)
 
@@ -142,7 +145,7 @@ def _request(given: SnapshotBody, edges: Any, features: Any) -> SnapshotRequest:
             raise Problem(422, "bad_input", "features: NaN or infinite values; send finite numbers")
     if edges.size and (edges.min() < 0 or edges.max() >= given.num_nodes):
         raise Problem(422, "unknown_node", f"edges: node numbers must lie in 0..{given.num_nodes - 1}")
-    return SnapshotRequest(given.name, edges, given.num_nodes, x, given.epsilon, given.edge_set)
+    return SnapshotRequest(given.name, edges, given.num_nodes, x, given.epsilon, given.edge_set, given.shared)
 
 
 # -- OpenAPI ----------------------------------------------------------------------------------------------------------

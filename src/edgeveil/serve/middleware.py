@@ -159,6 +159,8 @@ class _Exchange:
                 self._record(message["status"])  # no answer leaves without its line in the audit log
             self._status = message["status"]
             message["headers"] = [*message.get("headers", []), *_SAFE, (b"x-request-id", self.id.encode())]
+            if self._scope["scheme"] == "https":
+                message["headers"].append((b"strict-transport-security", b"max-age=31536000"))
             if self._unread:  # or the rest of the body would keep the connection busy
                 message["headers"].append((b"connection", b"close"))
         await self._send(message)

@@ -56,13 +56,14 @@ def crossed(change: Change, asked: Int) -> Int:
 class Readings:
     """Counters of one server's release."""
 
-    def __init__(self, database: Database, scope: str, limits: Limits) -> None:
-        self._database, self._scope, self.limits = database, scope, limits
-        self._secret = b""
+    def __init__(self, database: Database, limits: Limits) -> None:
+        self._database, self.limits = database, limits
+        self._scope, self._secret = "", b""
         self._lock = threading.Lock()
 
-    def open(self) -> None:
-        """Make the tables where they are missing."""
+    def open(self, edge_set: str) -> None:
+        """Make the tables where they are missing; `edge_set` is what the counts are about."""
+        self._scope = edge_set
         for attempt in (1, 2):
             try:
                 with self._database.write() as connection:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES
-from edgeveil.errors import UsageError
+from edgeveil.errors import StorageError, UsageError
 from edgeveil.privacy.guarantee import SEEDED
 from edgeveil.privacy.ledger.chain import Head
 from edgeveil.privacy.ledger.database import Database
@@ -68,14 +68,13 @@ class Service:
         self.settings = settings
         self.release = Release.load(settings.release) if release is None else release
         _check_release(self.release, settings)
-        settings.state.mkdir(parents=True, exist_ok=True)
-        self.database = Database(settings.ledger_url, timeout=settings.ledger_timeout)
+        self.database = _open_state(settings)
         self.ledger = Ledger(self.database)
         self.keys = KeyStore(self.database, memory=settings.key_memory)
         self.watch = Watch(self.database, settings.guard)
         guard = settings.guard
         limits = Limits(guard.cross_readings, guard.cross_readings_all, guard.own_readings)
-        self.readings = Readings(self.database, settings.edge_set, limits)
+        self.readings = Readings(self.database, limits)
         node_cap = guard.node_limit
         self.leases = Leases(self.ledger, block=settings.lease_block, node_cap=node_cap, node_block=settings.node_block)
         caps = {settings.edge_set: settings.epsilon_cap, **settings.edge_sets}
@@ -110,7 +109,7 @@ class Service:
         DEFENCES.load()
         self._open_ledger()
         self.snapshots.open()
-        self.readings.open()
+        self.readings.open(self.snapshots.edge_set)
         self._warn_of_exposure()
         self._opened = True
         self.watch.guard(self.snapshots.base)
@@ -205,9 +204,9 @@ class Service:
     async def predict(self, key: Key, query: Query) -> Answered:
         """Check, count, judge, answer. Nothing is counted for a query that is refused or fails."""
         self.audit.check()
-        engine = self.snapshots.ready(query.snapshot)
+        engine = self.snapshots.ready(query.snapshot, key.viewer)
         if engine is None:
-            engine = await self.load_snapshot(str(query.snapshot))
+            engine = await self.load_snapshot(str(query.snapshot), key.viewer)
         if query.induced and not self.settings.induced:
             raise Problem(403, "induced_disabled", "this server does not answer on induced subgraphs")
         engine.check(query, self.settings.max_nodes, self.settings.feature_reach)
@@ -305,9 +304,9 @@ class Service:
         finally:
             self._waiting -= 1
 
-    async def load_snapshot(self, name: str) -> Engine:
+    async def load_snapshot(self, name: str, tenant: str | None) -> Engine:
         """The engine of a snapshot that may have to be read from disk."""
-        return await asyncio.get_running_loop().run_in_executor(self._building, self.snapshots.engine, name)
+        return await asyncio.get_running_loop().run_in_executor(self._building, self.snapshots.engine, name, tenant)
 
     async def make_snapshot(self, request: SnapshotRequest, key: Key, token: str) -> tuple[dict[str, Any], Spend]:
         """Charge and build a snapshot; goes on when the client leaves."""
@@ -349,6 +348,18 @@ class Service:
                 spent = math.inf if bill.unbounded else float(from_units(bill.epsilon))
                 self.metrics.epsilon(account.subject, spent, float(from_units(account.cap)))
         return self.metrics.text()
+
+
+def _open_state(settings: Settings) -> Database:
+    """The state folder and the database in it, or one sentence about what is missing."""
+    try:
+        settings.state.mkdir(parents=True, exist_ok=True)
+        return Database(settings.ledger_url, timeout=settings.ledger_timeout)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the state folder {settings.state}: {error.strerror or error}; make it, give it to the user "
+            "who runs the server, or name another with --state"
+        ) from error
 
 
 def _check_release(release: Release, settings: Settings) -> None:

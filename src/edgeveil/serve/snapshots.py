@@ -14,6 +14,7 @@ import logging
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,12 +58,14 @@ class SnapshotRequest:
     features: NDArray[np.float64] | None = None
     epsilon: float | None = None
     edge_set: str | None = None
+    shared: bool = False
 
     def digest(self) -> str:
         """Content hash: the same token may only come back with the same request."""
         state = hashlib.sha256(f"{self.name}|{self.num_nodes}|{self.epsilon}|{self.edge_set}".encode())
         state.update(np.ascontiguousarray(self.edges).tobytes())
         state.update(b"" if self.features is None else np.ascontiguousarray(self.features).tobytes())
+        state.update(b"shared" if self.shared else b"")
         return state.hexdigest()
 
     def graph(self) -> Graph:
@@ -94,12 +97,15 @@ class Snapshots:
         self._tenants = tenants or {}
         self.base, self._reach = Engine(release), reach
         self._engines: dict[str, Engine] = {}
+        self._readers: dict[str, str | None] = {}
         self._building = threading.Lock()
 
     # -- start ----------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Charge the served release itself (once), and check that disk and ledger tell the same story."""
+        with self._ledger.database.write() as connection:
+            connection.execute(text("CREATE TABLE IF NOT EXISTS shared_snapshots (id VARCHAR(32) PRIMARY KEY)"))
         cost, sealed = cost_of(self._release.guarantee), self._ledger.key.seal(release_identity(self._release))
         recorded = self._ledger.of_product(sealed)
         if recorded is not None:
@@ -132,6 +138,9 @@ class Snapshots:
 
     def _check_disk(self) -> None:
         """A snapshot that the ledger does not know means that the ledger is older than the data."""
+        for scratch in self._folder.glob(".*-*"):  # of a process that was killed; a living one is done in seconds
+            if time.time() - scratch.stat().st_mtime > _FORGOTTEN:
+                shutil.rmtree(scratch, ignore_errors=True)
         charged = {charge["id"] for charge in self._ledger.charges()}
         on_disk = {path.name for path in self._folder.glob("*") if (path / "manifest.json").is_file()}
         lost = sorted(name for name in on_disk - charged if not name.startswith("."))
@@ -157,25 +166,35 @@ class Snapshots:
 
     # -- look up --------------------------------------------------------------------------------------------------
 
-    def list(self) -> list[dict[str, Any]]:
-        """All snapshots, oldest first."""
+    def list(self, tenant: str | None = None) -> list[dict[str, Any]]:
+        """Snapshots, oldest first: all, or those that a tenant made or that are shared."""
         with self._ledger.database.read() as connection:
-            rows = connection.execute(text(f"SELECT {_COLUMNS} FROM snapshots ORDER BY at, id"))
-            return [dict(row._mapping) for row in rows]
+            rows = [dict(row._mapping) for row in connection.execute(text(f"{_SELECT} ORDER BY s.at, s.id"))]
+        for row in rows:
+            row["shared"] = bool(row["shared"])
+        return [row for row in rows if tenant is None or row["shared"] or row["tenant"] == tenant]
 
-    def ready(self, name: str | None) -> Engine | None:
-        """The engine of a snapshot if it is in memory (None: the served release)."""
-        return self.base if name is None else self._engines.get(name)
+    def ready(self, name: str | None, tenant: str | None = None) -> Engine | None:
+        """The engine of a snapshot that a tenant may ask, if it is in memory (name None: the served release)."""
+        if name is None:
+            return self.base
+        mine = self._readers.get(name, "") in (None, tenant) or tenant is None
+        return self._engines.get(name) if mine else None
 
-    def engine(self, name: str) -> Engine:
-        """The engine of a snapshot, loaded from disk when needed; its manifest must be the one entered."""
-        entered = {row["id"]: row["manifest"] for row in self.list()}
+    def engine(self, name: str, tenant: str | None = None) -> Engine:
+        """The engine of a snapshot that a tenant may ask, loaded from disk when needed.
+
+        Its manifest must be the one entered. Others' snapshots are as unknown as those that do not exist.
+        """
+        rows = {row["id"]: row for row in self.list(tenant)}
+        entered = {name: row["manifest"] for name, row in rows.items()}
         if name not in entered:
             raise Problem(404, "unknown_snapshot", f"there is no snapshot {name[:64]!r}")
         with self._building:
             if name not in self._engines:
                 if _manifest_digest(self._folder / name) != entered[name]:
                     raise StorageError(f"{self._folder / name} is not the snapshot that the ledger knows")
+                self._readers[name] = None if rows[name]["shared"] else rows[name]["tenant"]
                 self._engines[name] = Engine(Release.load(self._folder / name), name)
             return self._engines[name]
 
@@ -224,9 +243,8 @@ class Snapshots:
 
     def _find(self, charge_id: str) -> dict[str, Any] | None:
         with self._ledger.database.read() as connection:
-            statement = f"SELECT {_COLUMNS} FROM snapshots WHERE charge_id = :c"
-            row = connection.execute(text(statement), {"c": charge_id}).first()
-        return None if row is None else dict(row._mapping)
+            row = connection.execute(text(f"{_SELECT} WHERE s.charge_id = :c"), {"c": charge_id}).first()
+        return None if row is None else {**row._mapping, "shared": bool(row.shared)}
 
     def _build(self, request: SnapshotRequest, graph: Graph, spend: Spend) -> dict[str, Any]:
         path = self._folder / spend.id  # named after its charge: one charge, one folder
@@ -249,6 +267,8 @@ class Snapshots:
                 row,
             )
             connection.execute(text("UPDATE charges SET status = 'done' WHERE id = :i"), {"i": spend.id})
+            if request.shared:
+                connection.execute(text("INSERT INTO shared_snapshots (id) VALUES (:i)"), {"i": spend.id})
         found = self._find(spend.id)
         assert found is not None
         return found
@@ -256,16 +276,22 @@ class Snapshots:
     def _publish(self, release: Release, path: Path) -> None:
         """Move a finished folder into place; whoever comes second throws his away."""
         scratch = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-        release.save(scratch)
         try:
+            release.save(scratch)
             scratch.rename(path)
         except OSError:
-            shutil.rmtree(scratch, ignore_errors=True)
             if not (path / "manifest.json").is_file():
                 raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
-_COLUMNS = "id, at, name, edge_set, num_nodes, manifest"
+_SELECT = (
+    "SELECT s.id, s.at, s.name, s.edge_set, s.num_nodes, s.manifest, c.tenant, "
+    "CASE WHEN h.id IS NULL THEN 0 ELSE 1 END AS shared FROM snapshots s JOIN charges c ON c.id = s.charge_id "
+    "LEFT JOIN shared_snapshots h ON h.id = s.id"
+)
+_FORGOTTEN = 3600.0
 
 
 def _manifest_digest(path: Path) -> str:

@@ -153,15 +153,35 @@ def _ids(values: Any, what: str) -> NDArray[np.int64]:
         raise Problem(422, "bad_input", f"{what}: expected a non-empty list of node numbers") from None
 
 
+def _chosen(accept: str) -> str:
+    """The type the client likes best of those we write (RFC 9110, 12.5.1); JSON where it is all the same."""
+    if not accept or accept == "*/*":
+        return JSON
+    weights: dict[str, float] = {}
+    for part in accept.split(","):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        given = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        try:
+            weights[name] = float(given)
+        except ValueError:
+            weights[name] = 0.0
+    liked = {m: weights.get(m, weights.get("application/*", weights.get("*/*", 0.0))) for m in (JSON, NPZ, ARROW)}
+    best = max(liked, key=lambda m: liked[m])
+    if liked[best] <= 0:
+        raise Problem(406, "not_acceptable", f"this server writes {JSON}, {NPZ} or {ARROW}")
+    return best
+
+
 def encode_answer(accept: str, answer: Answer, nodes: NDArray[np.int64], facts: dict[str, Any]) -> tuple[bytes, str]:
     """The answer in the type the client asked for, JSON by default."""
     arrays = answer.arrays()
-    if NPZ in accept:
+    media = _chosen(accept)
+    if media == NPZ:
         buffer = io.BytesIO()
         alone = {"alone": np.array(True)} if facts.get("alone") else {}
         np.savez(buffer, allow_pickle=False, nodes=nodes, kind=np.array(answer.kind), **alone, **arrays)
         return buffer.getvalue(), NPZ
-    if ARROW in accept:
+    if media == ARROW:
         return _write_arrow(answer, nodes, bool(facts.get("alone"))), ARROW
     body = {"kind": answer.kind, "nodes": nodes.tolist(), **{k: v.tolist() for k, v in arrays.items()}, **facts}
     return _encode(body).encode(), JSON

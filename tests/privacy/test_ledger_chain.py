@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import edgeveil as ev
 from edgeveil.cli.main import build_app
-from edgeveil.errors import StorageError, UsageError
+from edgeveil.errors import MissingExtra, StorageError, UsageError
 from edgeveil.privacy.guarantee import SECURE, Guarantee
 from edgeveil.privacy.ledger import open_ledger
 from edgeveil.privacy.ledger.chain import Head
@@ -84,6 +84,12 @@ def test_changes_behind_its_back_are_found(tmp_path: Path, damage: str, fault: s
     assert any(fault in text for text in found), found
     answer = CliRunner().invoke(build_app(), ["ledger", "verify", str(path)])
     assert answer.exit_code == 1 and "fault:" in answer.output
+
+
+def test_without_the_extra_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeveil.privacy.ledger.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'edgeveil\[ledger\]'"):
+        open_ledger(tmp_path / "ledger.db")
 
 
 def test_heads_survive_in_a_file_and_in_a_log(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee
 from edgeveil.privacy.ledger import contents, edges
 from edgeveil.privacy.ledger.database import Database
 from edgeveil.privacy.ledger.edges import hash_edges
+from edgeveil.privacy.ledger.examine import faults
 from edgeveil.privacy.ledger.ledger import UnboundedSpend
 from edgeveil.privacy.ledger.units import UNLIMITED, cost_of, delta_to_units, to_units
 from edgeveil.serve.ledger import Ledger
@@ -159,7 +160,7 @@ def test_a_ledger_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
     assert ledger.account("tenant:bob", "queries").used == 5
     # Nobody knows which edges the old names stood for: they may be the same.
     assert {n: b.epsilon for n, b in ledger.bills().items()} == {"graph": to_units(3.5), "annex": to_units(3.5)}
-    assert ledger.head().entry == 1
+    assert ledger.head().entry == 1 and faults(ledger) == []
     with sqlite3.connect(path) as raw:
         stored = " ".join(token + digest for token, digest in raw.execute("SELECT token, digest FROM charges"))
     raw.close()

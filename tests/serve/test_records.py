@@ -23,6 +23,7 @@ from edgeveil.privacy.ledger.units import to_units
 from edgeveil.serve.config import load_settings
 from edgeveil.serve.leases import Leases
 from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.pages import _epsilon
 from edgeveil.serve.problems import AuditUnavailable
 from edgeveil.serve.service import Service
 
@@ -140,6 +141,7 @@ def test_serving_without_a_bound_marks_the_edges_for_ever(
     service = start(tmp_path / "open", plain_release)
     assert service.ledger.bills()["graph"].unbounded
     assert b'edgeveil_epsilon_spent{account="edges:graph"} +Inf' in service.refresh_metrics()
+    assert "unbounded for ever" in _epsilon(service.standing(), {"edges:graph": "no guarantee for edges"})
     stop(service)
     service = start(tmp_path / "open", noisy_release)  # nobody set a cap: served, and the mark stays
     assert service.ledger.bills()["graph"].unbounded == "graph: no guarantee for edges"

@@ -176,7 +176,10 @@ def _facts(service: Service) -> dict[str, Any]:
         "title": f"{release.defence} on {release.dataset}{' (synthetic twin)' if release.is_twin else ''}",
         "statement": release.guarantee.statement(),
         "free": FREE if release.guarantee.status == "sound" else NO_EPSILON,
-        "epsilon": [a for a in service.ledger.accounts("epsilon") if a.subject != "tenant:owner"],
+        "epsilon": service.standing(),
+        "unbounded": {
+            f"edges:{name}": bill.unbounded for name, bill in service.ledger.bills().items() if bill.unbounded
+        },
         "queries": service.ledger.accounts("queries"),
         "reviews": service.watch.reviews(),
         "keys": service.keys.list(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -40,7 +40,7 @@ def admin_page(facts: dict[str, Any], nonce: str, csrf: str) -> str:
         f'<h2>Guarantee</h2><p id="guarantee">{escape(facts["statement"])}</p>',
         f'<p class="weak">{escape(facts["free"])}.</p>',
         "<h2>Epsilon</h2>",
-        _epsilon(facts["epsilon"]),
+        _epsilon(facts["epsilon"], facts["unbounded"]),
         "<h2>Traffic</h2>",
         _traffic(facts["queries"]),
         "<h2>Review list</h2>",
@@ -71,10 +71,17 @@ def _button(action: str, value: str, label: str, csrf: str) -> str:
     )
 
 
-def _epsilon(accounts: list[Account]) -> str:
+def _epsilon(accounts: list[Account], unbounded: Mapping[str, str]) -> str:
     rows = []
     for account in accounts:
+        if account.subject in unbounded:
+            why = escape(unbounded[account.subject])
+            rows.append([escape(account.subject), "unbounded for ever", "", "", why])
+            continue
         used, cap = float(from_units(account.used)), float(from_units(account.cap))
+        if account.cap >= UNLIMITED:
+            rows.append([escape(account.subject), f"{used:g}", "no cap", "", ""])
+            continue
         meter = f'<meter min="0" max="{max(cap, 1e-9):g}" value="{used:g}">{used:g}</meter>'
         rows.append([escape(account.subject), f"{used:g}", f"{cap:g}", f"{cap - used:g}", meter])
     return _table("epsilon", ["account", "spent", "cap", "left", ""], rows, "No account yet.")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import StorageError, UsageError
 from edgeveil.privacy.guarantee import SEEDED
+from edgeveil.privacy.ledger.accounts import Account
 from edgeveil.privacy.ledger.chain import Head
 from edgeveil.privacy.ledger.database import Database
 from edgeveil.privacy.ledger.heads import HeadFile, last_logged
@@ -339,14 +340,19 @@ class Service:
             "is_twin": release.is_twin,
         }
 
+    def standing(self) -> list[Account]:
+        """Epsilon accounts with what was paid: by a tenant in all, by any one edge of an edge set at most."""
+        bills = {f"edges:{name}": bill.epsilon for name, bill in self.ledger.bills().items()}
+        found = (a for a in self.ledger.accounts("epsilon") if a.subject != "tenant:owner")
+        return [Account(a.subject, a.resource, a.cap, bills.get(a.subject, a.used)) for a in found]
+
     def refresh_metrics(self) -> bytes:
         """The metrics text with the ledger's present state."""
         bills = self.ledger.bills()
-        for account in self.ledger.accounts("epsilon"):
-            if account.subject != "tenant:owner":
-                bill = bills.get(account.subject.removeprefix("edges:"), Bill(account.used))
-                spent = math.inf if bill.unbounded else float(from_units(bill.epsilon))
-                self.metrics.epsilon(account.subject, spent, float(from_units(account.cap)))
+        for account in self.standing():
+            bill = bills.get(account.subject.removeprefix("edges:"), Bill())
+            spent = math.inf if bill.unbounded else float(from_units(account.used))
+            self.metrics.epsilon(account.subject, spent, float(from_units(account.cap)))
         return self.metrics.text()
 
 

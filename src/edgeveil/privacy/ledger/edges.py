@@ -84,13 +84,11 @@ def hash_edges(graph: Graph, key: EdgeKey) -> EdgeHashes | None:
     if graph.num_edges > LIMIT:
         return None
     ids: Any = range(graph.num_nodes) if graph.node_ids is None else graph.node_ids.tolist()
-    u, v = graph.edge_index
-    nodes = _hash_nodes(ids, key)
-    first, second = nodes[u], nodes[v]
-    later = (first[:, 0] > second[:, 0]) | ((first[:, 0] == second[:, 0]) & (first[:, 1] > second[:, 1]))
-    first[later], second[later] = second[later], first[later]
-    pairs = np.hstack([first, second])
-    parts = [_hash_pairs(pairs[start : start + _CHUNK], key) for start in range(0, len(pairs), _CHUNK)]
+    (u, v), nodes = graph.edge_index, _hash_nodes(ids, key)
+    parts = [
+        _hash_pairs(nodes[u[start : start + _CHUNK]], nodes[v[start : start + _CHUNK]], key)
+        for start in range(0, len(u), _CHUNK)
+    ]
     values: Hashes = np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.uint64)
     return EdgeHashes(f"rows:{graph.num_nodes}" if graph.node_ids is None else "ids", values)
 
@@ -101,8 +99,11 @@ def _hash_nodes(ids: Any, key: EdgeKey) -> NDArray[Any]:
     return np.frombuffer(b"".join(digests), ">u8").reshape(-1, 2)
 
 
-def _hash_pairs(pairs: NDArray[Any], key: EdgeKey) -> Hashes:
-    data, blake, secret = np.ascontiguousarray(pairs).tobytes(), hashlib.blake2b, key.secret
+def _hash_pairs(first: NDArray[Any], second: NDArray[Any], key: EdgeKey) -> Hashes:
+    """An edge is the hashes of its two nodes, the smaller one first."""
+    later = (first[:, 0] > second[:, 0]) | ((first[:, 0] == second[:, 0]) & (first[:, 1] > second[:, 1]))
+    first[later], second[later] = second[later], first[later]
+    data, blake, secret = np.hstack([first, second]).tobytes(), hashlib.blake2b, key.secret
     digests = [
         blake(data[at : at + 32], digest_size=8, key=secret, person=b"edgeveil-edge").digest()
         for at in range(0, len(data), 32)

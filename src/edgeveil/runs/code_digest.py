@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -27,6 +27,7 @@ FAMILIES = ("edgeveil.defences", "edgeveil.attacks")  # found by folder, not by 
 _DOTTED = re.compile(r"edgeveil(?:\.\w+)*\.(\w+)")
 
 
+@cache
 def module_digest(source: str) -> str:
     """Digest of a module's syntax tree: comments, layout, docstrings and where other modules live do not count."""
     tree = ast.parse(source)
@@ -43,45 +44,44 @@ def module_digest(source: str) -> str:
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
-def covered(root: Path | None = None) -> dict[str, Path]:
-    """Every module that a figure can depend on, by logical name."""
-    root = root or Path(edgeveil.__file__).parent
-    start = _path(START, root)
-    assert start is not None
-    queue = deque([start])
-    for family in FAMILIES:
-        queue += sorted((root / family.partition(".")[2].replace(".", "/")).rglob("*.py"))
-    found: dict[Path, None] = {}
-    while queue:
-        path = queue.popleft()
-        if path not in found:
-            found[path] = None
-            queue += _imports(path, root)
-    return {_logical(path, root): path for path in sorted(found)}
-
-
-def _logical(path: Path, root: Path) -> str:
-    return path.parent.relative_to(root).as_posix() if path.stem == "__init__" else path.stem
-
-
-def _imports(path: Path, root: Path) -> list[Path]:
+@cache
+def _imports(source: str) -> tuple[str, ...]:
+    """Dotted names of this package that a module imports anywhere, function bodies included."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("edgeveil."):
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names if alias.name.startswith("edgeveil.")]
-    return [found for name in names if (found := _path(name, root)) is not None]
+    return tuple(names)
 
 
-def _path(module: str, root: Path) -> Path | None:
-    base = root.joinpath(*module.split(".")[1:])
-    return next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()), None)
+def covered(root: Path | None = None) -> list[tuple[str, Path]]:
+    """Every module that a figure can depend on, with its logical name."""
+    root = root or Path(edgeveil.__file__).parent
+    queue = deque(_files(START, root))
+    for family in FAMILIES:
+        queue += sorted((root / family.partition(".")[2]).rglob("*.py"))
+    found: set[Path] = set()
+    while queue:
+        path = queue.popleft()
+        if path not in found:
+            found.add(path)
+            queue += [file for name in _imports(path.read_text("utf-8")) for file in _files(name, root)]
+    return sorted((path.parent.name if path.stem == "__init__" else path.stem, path) for path in found)
+
+
+def _files(module: str, root: Path) -> Iterator[Path]:
+    """The file of a module and those of the packages around it, which are imported with it."""
+    parts = module.split(".")[1:]
+    for depth in range(1, len(parts) + 1):
+        base = root.joinpath(*parts[:depth])
+        yield from (file for file in (base.with_suffix(".py"), base / "__init__.py") if file.is_file())
 
 
 def digest_of(root: Path) -> str:
     """The digest of a package that lies at `root`."""
-    lines = (f"{name}:{module_digest(path.read_text('utf-8'))}\n" for name, path in sorted(covered(root).items()))
+    lines = sorted(f"{name}:{module_digest(path.read_text('utf-8'))}\n" for name, path in covered(root))
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
@@ -98,7 +98,6 @@ def _carried() -> list[Mapping[str, Any]]:
     return found
 
 
-@cache
 def equal_codes(code: str, defence: str) -> tuple[str, ...]:
     """A code's digest and those whose rows of a method were run again, up to this code, and found equal."""
     codes = {code: None}

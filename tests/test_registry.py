@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -105,3 +106,30 @@ def test_threads_wait_for_the_first_load(shapes: Registry[Shape], tmp_path: Path
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: shapes.get("late").__name__, range(8)))
     assert found == ["Late"] * 8
+
+
+def test_methods_in_sub_packages_are_found(shapes: Registry[Shape], tmp_path: Path) -> None:
+    deep = tmp_path / "shape_family" / "solid" / "round"
+    deep.mkdir(parents=True)
+    for folder in (deep, deep.parent):
+        (folder / "__init__.py").write_text("")
+    (deep / "ball.py").write_text("import shape_holder\n@shape_holder.held.register('ball')\nclass Ball: pass\n")
+    assert "ball" in shapes.names()
+
+
+def test_errors_offer_real_parameters_only(shapes: Registry[Shape]) -> None:
+    @shapes.register("disc", presets={"unit-disc": {"radius": 1.0}})
+    @dataclass(frozen=True)
+    class Disc(Shape):
+        radius: float = 2.0
+        colour: str = "red"
+        area: float = field(default=0.0, init=False)
+        reference: ClassVar[str] = "Euclid"
+
+    with pytest.raises(UnknownNameError) as caught:
+        shapes.create("disc", refrence="x")
+    assert "reference" not in str(caught.value).replace("refrence", "") and "area" not in str(caught.value)
+    assert [p.name for p in shapes.parameters("disc")] == ["radius", "colour"]
+    assert [p.name for p in shapes.parameters("unit-disc")] == ["colour"]
+    assert shapes.takes("disc", "radius") and not shapes.takes("unit-disc", "radius")
+    assert not shapes.takes("disc", "reference")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from edgeveil.defences.lpgnet import LPGNet as LPGNet
     from edgeveil.graph.datasets import load as load
     from edgeveil.graph.graph import Graph as Graph
+    from edgeveil.plugins import load_plugin as load_plugin
     from edgeveil.privacy.budget import Budget as Budget
     from edgeveil.privacy.guarantee import Guarantee as Guarantee
     from edgeveil.release.release import Release as Release
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Graph": "edgeveil.graph.graph",
     "load": "edgeveil.graph.datasets",
+    "load_plugin": "edgeveil.plugins",
     "EdgeRand": "edgeveil.defences.edgerand",
     "LapGraph": "edgeveil.defences.lapgraph",
     "GraphPrivatizer": "edgeveil.defences.graphprivatizer",

@@ -1,7 +1,8 @@
 """Named families of methods: register by decorator, look up by name, extend by entry point.
 
 A family knows the package whose modules define its members and imports them on the first look-up,
-so that writing one file there (or declaring an entry point elsewhere) is all it takes to add a method.
+so that writing one file there (or declaring an entry point elsewhere, or naming a plugin file) is all it takes to add a
+method.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
+from edgeveil import plugins
 from edgeveil.errors import InputError, UnknownNameError
+from edgeveil.parameters import Parameter, names_of, parameters_of
 
 __all__ = ["Entry", "Registry", "canonical"]
 
@@ -36,12 +39,15 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """The members of one family (attacks, defences, models ...)."""
+    """The members of one family (attacks, defences, models, predictors).
 
-    def __init__(self, kind: str, package: str, group: str | None = None) -> None:
+    `groups` are the entry points that other packages declare members under.
+    """
+
+    def __init__(self, kind: str, package: str, *groups: str) -> None:
         self.kind = kind
         self._package = package
-        self._group = group
+        self._groups = groups
         self._entries: dict[str, Entry[T]] = {}
         self._numbered: dict[str, str] = {}
         self._loading = self._loaded = False
@@ -89,12 +95,12 @@ class Registry(Generic[T]):
 
     def _import_members(self) -> None:
         package = importlib.import_module(self._package)
-        for module in pkgutil.iter_modules(package.__path__):
-            if not module.name.startswith("_"):
-                importlib.import_module(f"{self._package}.{module.name}")
-        if self._group:
-            for point in entry_points(group=self._group):
+        for name in _modules(getattr(package, "__path__", ()), self._package):
+            importlib.import_module(name)
+        for group in self._groups:
+            for point in entry_points(group=group):
                 point.load()
+        plugins.import_listed()
 
     def entry(self, name: str) -> Entry[T]:
         """The entry behind a name; raises `UnknownNameError` with the nearest names."""
@@ -128,11 +134,23 @@ class Registry(Generic[T]):
                 raise InputError(
                     f"{self.kind} {name!r} already fixes {key}={entry.preset[key]!r}; drop the parameter {key!r}"
                 )
-        known = list(getattr(entry.cls, "__dataclass_fields__", {}))
+        known = names_of(entry.cls)
         for key in params:
             if known and key not in known:
-                raise UnknownNameError(f"parameter of {self.kind} {entry.name!r}", key, known)
+                raise UnknownNameError(f"parameter of {self.kind} {entry.name!r}", key, self._open(entry))
         return entry.cls(**{**params, **entry.preset})
+
+    def parameters(self, name: str) -> tuple[Parameter, ...]:
+        """What may be set under a name: the parameters of its class that the name does not fix."""
+        entry = self.entry(name)
+        return tuple(p for p in parameters_of(entry.cls) if p.name not in entry.preset)
+
+    def takes(self, name: str, parameter: str) -> bool:
+        """Whether a method under this name is given such a parameter."""
+        return parameter in self._open(self.entry(name))
+
+    def _open(self, entry: Entry[T]) -> list[str]:
+        return [name for name in names_of(entry.cls) if name not in entry.preset]
 
     def names(self) -> list[str]:
         """All registered names, sorted."""
@@ -147,3 +165,14 @@ class Registry(Generic[T]):
         self.load()
         key = canonical(name)
         return key in self._entries or self._counted(key) is not None
+
+
+def _modules(path: Iterable[str], prefix: str) -> Iterator[str]:
+    """Every public module below a package, those of its sub-packages too."""
+    for module in pkgutil.iter_modules(path):
+        if module.name.startswith("_"):
+            continue
+        name = f"{prefix}.{module.name}"
+        yield name
+        if module.ispkg:
+            yield from _modules(importlib.import_module(name).__path__, name)

@@ -11,8 +11,8 @@ import edgeveil.metrics as metrics
 from edgeveil.attacks.api import attack
 from edgeveil.defences.api import defend
 from edgeveil.graph.graph import Graph
+from edgeveil.models.architectures import MODELS
 from edgeveil.models.presets import preset
-from edgeveil.models.spec import MODELS
 from edgeveil.models.train import TrainSpec
 from edgeveil.release.recorded import RecordedTarget
 from edgeveil.release.target import Target
@@ -43,7 +43,7 @@ def auc_of(graph, result):
     return metrics.ranking(result.scores, graph.has_edges(*result.pairs))["auc"]
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", MODELS.names())
 def test_exact_equals_query_on_every_model(graph, model):
     release = release_of(graph, model)
     nodes = np.random.default_rng(1).permutation(70)[:25]

@@ -10,10 +10,11 @@ import torch
 import edgeveil.models.tangents as tangents
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.models.architectures import MODELS
 from edgeveil.models.assemble import build, predict_logits
 from edgeveil.models.base import Layer
 from edgeveil.models.influence import influence
-from edgeveil.models.spec import MODELS, ModelSpec, layers_reach
+from edgeveil.models.spec import ModelSpec, layers_reach
 
 N = 40
 
@@ -36,7 +37,7 @@ def by_query(model, x, a, nodes, targets, delta=1e-7):
     return np.array(out)
 
 
-SPECS = [ModelSpec(name=name, hidden=6, layers=layers, heads=2) for name in MODELS for layers in (1, 2, 3)]
+SPECS = [ModelSpec(name=name, hidden=6, layers=layers, heads=2) for name in MODELS.names() for layers in (1, 2, 3)]
 SPECS += [
     ModelSpec(name="gcn", hidden=6, norm=norm, bias=bias, activation=activation)
     for norm, bias, activation in (
@@ -66,7 +67,7 @@ def test_equals_the_query_to_one_in_a_million(spec, directed):
     assert np.abs(exact - asked).max() <= 1e-6 * max(asked.max(), 1e-12)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", MODELS.names())
 def test_equals_forward_mode_of_the_whole_model(name):
     x, a = data(seed=3)
     model = build(ModelSpec(name=name, hidden=6, heads=2), 9, 3, seed=2).double().eval()
@@ -80,7 +81,7 @@ def test_equals_forward_mode_of_the_whole_model(name):
         assert np.allclose(exact[v], change.detach().norm(dim=1).numpy(), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", MODELS.names())
 def test_nodes_may_be_named_twice(name):
     x, a = data(seed=4)
     model = build(ModelSpec(name=name, hidden=6, heads=2), 9, 3, seed=2)
@@ -89,7 +90,7 @@ def test_nodes_may_be_named_twice(name):
     assert np.allclose(influence(model, x, a, senders, targets).toarray(), once[np.ix_(senders, targets)], atol=1e-13)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", MODELS.names())
 def test_nothing_is_stored_beyond_k_hops(name):
     x, a = data(density=0.03)
     spec = ModelSpec(name=name, hidden=6, heads=2)

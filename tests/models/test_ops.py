@@ -99,7 +99,7 @@ def test_activation_and_dropout(name):
     assert ((x.grad == 0) == ~alive).all()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", MODELS.names())
 def test_forward_mode_and_vmap_pass_through_every_model(name):
     rng = np.random.default_rng(0)
     a = (sp.random(15, 15, 0.2, random_state=rng) != 0).astype(float).tocsr()

@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from edgeveil.errors import UnknownNameError
+from edgeveil.models.architectures import MODELS
 from edgeveil.models.presets import PAPERS, preset
-from edgeveil.models.spec import MODELS
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", MODELS.names())
 @pytest.mark.parametrize("dataset", ["cora", "twitch-es", "flickr", "ppi", "facebook", "my-own-graph"])
 def test_there_is_a_preset_for_everything(paper, model, dataset):
     found = preset(paper, dataset, model)

@@ -30,6 +30,10 @@ BLIND = (
     "coarse to show it), so LinkTeller is blind here. That is not evidence of privacy"
 )
 
+BY_QUERIES = (
+    "this model offers no exact influence although its answers may depend on other nodes, so it was asked by queries"
+)
+
 
 @ATTACKS.register("linkteller")
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,8 @@ class LinkTeller(Attack):
         probe = Probe(target, view, self.delta, self.repeats)
         matrix = query_influence(probe, view, self._senders(view))
         facts = {"mode": "query", "delta": probe.delta, "resolution": probe.resolution.step}
-        return score_influence(matrix, view, self.variant, "black-box", facts)
+        scored = score_influence(matrix, view, self.variant, "black-box", facts)
+        return replace(scored, notes=(*scored.notes, BY_QUERIES)) if target.influence_missing else scored
 
     def _mode(self, target: Target, view: AttackerView) -> str:
         if self.mode not in MODES:

@@ -9,13 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from edgeveil.models.architectures import MODELS, Architecture
     from edgeveil.models.assemble import build, load_arrays, predict_logits, state_arrays
     from edgeveil.models.base import Model
     from edgeveil.models.checkpoint import Checkpoint
     from edgeveil.models.objective import CrossEntropy, Objective
     from edgeveil.models.presets import Preset, preset
     from edgeveil.models.settings import TrainSpec
-    from edgeveil.models.spec import MODELS, ModelSpec, layers_reach
+    from edgeveil.models.spec import ModelSpec, layers_reach
     from edgeveil.models.structure import Structure
     from edgeveil.models.train import EvalSet, History, fit
 
@@ -31,7 +32,8 @@ _HOME = {
     "Preset": "presets",
     "preset": "presets",
     "TrainSpec": "settings",
-    "MODELS": "spec",
+    "MODELS": "architectures",
+    "Architecture": "architectures",
     "ModelSpec": "spec",
     "layers_reach": "spec",
     "Structure": "structure",
@@ -42,6 +44,7 @@ _HOME = {
 
 __all__ = [
     "MODELS",
+    "Architecture",
     "Checkpoint",
     "CrossEntropy",
     "EvalSet",

@@ -13,27 +13,13 @@ from torch.func import functional_call
 from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models import threads
-from edgeveil.models.attention import attention_layers
 from edgeveil.models.base import Model
-from edgeveil.models.gcn import gcn_layers
-from edgeveil.models.mlp import mlp_layers
-from edgeveil.models.sage import neighbour_layers
 from edgeveil.models.spec import ModelSpec
 from edgeveil.seeds import derive
 
 __all__ = ["build", "load_arrays", "predict_logits", "state_arrays"]
 
 _PIECE = 1 << 15
-
-_LAYERS = {
-    "gcn": gcn_layers,
-    "mlp": mlp_layers,
-    "sage": neighbour_layers,
-    "graphconv": neighbour_layers,
-    "gat": attention_layers,
-    "gatv2": attention_layers,
-    "transformer": attention_layers,
-}
 
 
 def build(spec: ModelSpec, num_features: int, num_outputs: int, seed: int) -> Model:
@@ -42,7 +28,7 @@ def build(spec: ModelSpec, num_features: int, num_outputs: int, seed: int) -> Mo
         raise InputError(f"a model needs at least one feature and one output, got {num_features} and {num_outputs}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "model", "weights"))
-        return Model(spec, num_features, num_outputs, _LAYERS[spec.name](spec, num_features, num_outputs))
+        return spec.architecture.build(spec, num_features, num_outputs)
 
 
 def state_arrays(model: Model) -> dict[str, NDArray[Any]]:

@@ -122,12 +122,9 @@ class TransformerLayer(AttentionLayer):
         return scores, value
 
 
-KINDS: dict[str, type[AttentionLayer]] = {"gat": GATLayer, "gatv2": GATv2Layer, "transformer": TransformerLayer}
-
-
-def attention_layers(spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
+def attention_layers(spec: ModelSpec, num_features: int, num_outputs: int, kind: type[AttentionLayer]) -> list[Layer]:
     """Hidden layers with `heads` concatenated heads of width `hidden`; a last layer with `out_heads` averaged ones."""
-    kind, layers, width = KINDS[spec.name], list[Layer](), num_features
+    layers, width = list[Layer](), num_features
     for depth in range(spec.layers):
         last = depth + 1 == spec.layers
         heads, out = (spec.out_heads, num_outputs) if last else (spec.heads, spec.hidden)

@@ -22,7 +22,7 @@ from torch import Tensor
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models import threads
-from edgeveil.models.attention import AttentionLayer
+from edgeveil.models.attention import AttentionLayer, GATLayer, GATv2Layer, TransformerLayer
 from edgeveil.models.attention_tangents import AttentionPass, attention_step
 from edgeveil.models.base import Layer, Model, kprop
 from edgeveil.models.gcn import GCNLayer
@@ -32,9 +32,15 @@ from edgeveil.models.sage import NeighbourLayer
 from edgeveil.models.structure import Structure
 from edgeveil.models.tangents import LIMIT, Tangents, TooMany
 
-__all__ = ["influence"]
+__all__ = ["has_influence", "influence"]
 
 Array = NDArray[Any]
+KNOWN: frozenset[type] = frozenset({GCNLayer, NeighbourLayer, DenseLayer, GATLayer, GATv2Layer, TransformerLayer})
+
+
+def has_influence(model: Any) -> bool:
+    """Whether the derivative of every part is known here; a subclass may compute anything, so it does not count."""
+    return type(model) is Model and all(type(layer) in KNOWN for layer in model.layers)
 
 
 def influence(
@@ -52,6 +58,8 @@ def influence(
     `adjacency` is CSR (row i lists whom node i hears) or a prepared `Structure`. `move`: the row of features along
     which every node moves (default: its own). `along`: this combination of the outputs, signed, instead of their norm.
     """
+    if not has_influence(model):
+        raise InputError(f"no exact influence for {_unknown(model)}; attack it with mode='query'")
     senders = np.asarray(nodes, np.int64)
     receivers = senders if targets is None else np.asarray(targets, np.int64)
     if model.spec.local:
@@ -60,6 +68,11 @@ def influence(
         work = _Pass(_double(model), FeatureMatrix.wrap(x), model.prepare(adjacency), receivers, move, along)
         blocks = work.batches(senders, max(1, LIMIT // max(work.structure.num_nodes, 1)))
         return sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((0, len(receivers)))
+
+
+def _unknown(model: Any) -> str:
+    parts = [model, *model.layers] if type(model) is Model else [model]
+    return f"a {next(type(p).__name__ for p in reversed(parts) if type(p) not in KNOWN)}"
 
 
 def _jvp(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:

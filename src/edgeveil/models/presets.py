@@ -14,8 +14,9 @@ from importlib.resources import files
 from typing import Any
 
 from edgeveil.errors import UnknownNameError
+from edgeveil.models.architectures import MODELS
 from edgeveil.models.settings import TrainSpec
-from edgeveil.models.spec import MODELS, ModelSpec
+from edgeveil.models.spec import ModelSpec
 from edgeveil.registry import canonical
 
 __all__ = ["PAPERS", "Preset", "preset"]
@@ -49,8 +50,7 @@ def preset(paper: str, dataset: str, model: str) -> Preset:
     paper, dataset, model = canonical(paper), canonical(dataset).removesuffix("-twin"), canonical(model)
     if paper not in PAPERS:
         raise UnknownNameError("paper", paper, PAPERS)
-    if model not in MODELS:
-        raise UnknownNameError("model", model, MODELS)
+    MODELS.get(model)
     makers = {
         "default": _default, "linkteller": _linkteller, "lpgnet": _lpgnet, "lpgnet-tuned": _lpgnet_tuned,
         "graphprivatizer": _graphprivatizer,
@@ -72,8 +72,8 @@ def _split(dataset: str) -> str | None:
 def _default(dataset: str, model: str) -> Preset:
     if dataset.startswith("twitch") or dataset in ("flickr", "ppi"):
         return replace(_linkteller(dataset, model), source=f"edgeveil default: LinkTeller's settings for {dataset}")
-    wide = model in ("sage", "graphconv", "mlp")
-    spec = ModelSpec(name=model, hidden=64 if wide else 16, heads=8 if model == "gat" else 4)
+    fits = MODELS.get(model)
+    spec = ModelSpec(name=model, hidden=fits.hidden, heads=fits.heads)
     train = TrainSpec(lr=0.01, weight_decay=5e-4, epochs=200, keep="best-val-loss")
     return Preset(model=spec, train=train, scaling=_scaling(dataset), split=_split(dataset), source="edgeveil default")
 

@@ -42,10 +42,9 @@ class NeighbourLayer(Layer):
         return out if self.bias is None else out + self.bias
 
 
-def neighbour_layers(spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
-    """`layers` GraphSAGE or GraphConv layers."""
+def neighbour_layers(spec: ModelSpec, num_features: int, num_outputs: int, kind: str) -> list[Layer]:
+    """`layers` GraphSAGE (`kind` mean) or GraphConv (sum) layers."""
     widths = [num_features] + [spec.hidden] * (spec.layers - 1) + [num_outputs]
-    kind = "mean" if spec.name == "sage" else "sum"
     return [
         NeighbourLayer(a, b, kind=kind, bias=spec.bias != "none", init=spec.init or "uniform-in", fanout=spec.fanout)
         for a, b in itertools.pairwise(widths)

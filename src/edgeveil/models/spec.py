@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from edgeveil.errors import InputError, UnknownNameError
+from edgeveil.models.architectures import MODELS, Architecture
 from edgeveil.registry import canonical
 
 __all__ = ["ACTIVATIONS", "BIASES", "INITS", "MODELS", "NORMS", "ModelSpec", "Settings", "layers_reach"]
 
-MODELS = ("gcn", "gat", "gatv2", "sage", "graphconv", "transformer", "mlp")
 NORMS = ("first-order", "aug", "bingge", "aug-rwalk")
 ACTIVATIONS = ("relu", "selu", "elu")
 BIASES = ("after", "before", "none")
 INITS = ("glorot", "uniform-out", "uniform-in")
-ATTENTION = ("gat", "gatv2", "transformer")
 
 S = TypeVar("S", bound="Settings")
 
@@ -68,8 +68,8 @@ class ModelSpec(Settings):
         place = {True: "after", False: "none"}.get(self.bias, self.bias) if isinstance(self.bias, bool) else self.bias
         object.__setattr__(self, "bias", place)
         object.__setattr__(self, "name", canonical(self.name))
+        kind = self.architecture
         for what, value, choices in (
-            ("model", self.name, MODELS),
             ("normalisation", self.norm, NORMS),
             ("activation", self.activation, ACTIVATIONS),
             ("bias place", str(self.bias), BIASES),
@@ -82,33 +82,45 @@ class ModelSpec(Settings):
                 raise InputError(f"{key} must be at least {least}, got {getattr(self, key)}")
         if not 0.0 <= self.dropout < 1.0:
             raise InputError(f"dropout must lie in [0, 1), got {self.dropout}; it is the share of units switched off")
-        if self.fanout is not None and (self.name != "sage" or self.fanout < 1):
+        if self.fanout is not None and (not kind.samples or self.fanout < 1):
             raise InputError(
-                f"fanout={self.fanout} applies to model 'sage' and must be at least 1, not to {self.name!r}"
+                f"fanout={self.fanout} must be at least 1 and applies to models that sample neighbours "
+                f"({_that(lambda k: k.samples)}), not to {self.name!r}"
             )
-        if self.skip and self.name in ("mlp", "sage", "graphconv"):
+        if self.skip and not kind.takes_skip:
             raise InputError(f"{self.name!r} takes no skip connection (its layers see the node itself); leave skip out")
-        if self.bias == "before" and self.name not in ("gcn", "mlp"):
+        if self.bias not in kind.biases:
             raise InputError(
-                f"a bias before aggregation exists for 'gcn' only, not for {self.name!r}; use 'after' or 'none'"
+                f"a bias {self.bias} aggregation exists for {_that(lambda k: self.bias in k.biases)}, not for "
+                f"{self.name!r}; use {' or '.join(map(repr, kind.biases))}"
             )
+
+    @property
+    def architecture(self) -> Architecture:
+        """What is registered under the name."""
+        return MODELS.create(self.name)
 
     @property
     def attends(self) -> bool:
         """Whether the model learns its edge weights."""
-        return self.name in ATTENTION
+        return self.architecture.attends
 
     @property
     def local(self) -> bool:
         """Whether a node's output depends on its own features only."""
-        return self.name == "mlp" and self.kprop == 0
+        return self.architecture.rowwise and self.kprop == 0
 
     @property
     def has_skip(self) -> bool:
         """The residual actually in use."""
-        return self.name == "transformer" if self.skip is None else self.skip
+        return self.architecture.skips if self.skip is None else self.skip
 
 
 def layers_reach(spec: ModelSpec) -> int:
     """How many hops a feature can travel to an output."""
-    return spec.kprop + (0 if spec.name == "mlp" else spec.layers)
+    return spec.kprop + (0 if spec.architecture.rowwise else spec.layers)
+
+
+def _that(fact: Callable[[type[Architecture]], bool]) -> str:
+    """The names of the models of which a fact is true."""
+    return ", ".join(repr(entry.name) for entry in MODELS if fact(entry.cls))

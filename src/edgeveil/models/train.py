@@ -114,7 +114,7 @@ class _Work:
         spec = self.model.spec
         if spec.local:
             return self.x.take(nodes), self.structure
-        blocks = None if spec.kprop or spec.name == "mlp" else small_blocks(self.structure, nodes, spec.layers)
+        blocks = None if spec.kprop or spec.architecture.rowwise else small_blocks(self.structure, nodes, spec.layers)
         return None if blocks is None else (self.x.take(blocks.inputs), blocks)
 
     def steps(self) -> Iterator[Tensor]:

@@ -26,6 +26,7 @@ def stack_features(before: NDArray[Any] | None, logits: NDArray[Any], vectors: N
     return np.concatenate(parts, axis=1)
 
 
+@PREDICTORS.register("lpgnet")
 class LPGNetPredictor(Predictor):
     """`models[0]` reads features, `models[i]` reads logits and vectors of all earlier layers.
 
@@ -34,6 +35,7 @@ class LPGNetPredictor(Predictor):
     """
 
     kind = "lpgnet"
+    rowwise = True
 
     def __init__(
         self,
@@ -101,6 +103,3 @@ def log_softmax(logits: NDArray[Any]) -> Logits:
     """Log-probabilities of each row."""
     top = logits.max(axis=1, keepdims=True)
     return np.asarray(logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True)), np.float64)
-
-
-PREDICTORS[LPGNetPredictor.kind] = LPGNetPredictor

@@ -16,6 +16,7 @@ from edgeveil.release.predictors import PREDICTORS, Arrays, Logits, Predictor, p
 __all__ = ["MixturePredictor"]
 
 
+@PREDICTORS.register("mixture")
 class MixturePredictor(Predictor):
     """sum_i weights[i] logits_i. At most one part may let a node's answer depend on other nodes' features."""
 
@@ -26,6 +27,7 @@ class MixturePredictor(Predictor):
             raise InputError(f"a mixture needs one weight per model, got {len(parts)} models, {len(weights)} weights")
         self.parts, self.weights = tuple(parts), tuple(float(w) for w in weights)
         self.num_nodes, self.num_outputs = parts[0].num_nodes, parts[0].num_outputs
+        self.rowwise = all(part.rowwise for part in parts)
 
     def logits(self, x: FeatureMatrix) -> Logits:
         out = np.zeros((x.shape[0], self.num_outputs))
@@ -45,9 +47,17 @@ class MixturePredictor(Predictor):
         along: Any = None,
     ) -> sp.csr_matrix:
         """Between different nodes only the part that mixes rows answers; its norms scale with its weight."""
+        if sum(not part.rowwise for part in self.parts) > 1:
+            return super().influence(x, nodes, targets, move, along)
         found = [w * p.influence(x, nodes, targets, move, along) for p, w in zip(self.parts, self.weights, strict=True)]
         total = sum(found[1:], start=found[0]).tocsr()
         return (total - total.multiply(_same(nodes, targets))).tocsr()
+
+    @property
+    def offers_influence(self) -> bool:
+        """Norms of two mixing parts do not add up, so at most one may mix rows."""
+        mixing = [part for part in self.parts if not part.rowwise]
+        return not mixing or (len(mixing) == 1 and mixing[0].offers_influence)
 
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
         settings: list[dict[str, Any]] = []
@@ -78,6 +88,3 @@ def _same(nodes: NDArray[np.int64], targets: NDArray[np.int64]) -> sp.csr_matrix
 def _own(arrays: Arrays, number: int) -> Arrays:
     mark = f"{number}/"
     return {name.removeprefix(mark): value for name, value in arrays.items() if name.startswith(mark)}
-
-
-PREDICTORS[MixturePredictor.kind] = MixturePredictor

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.errors import StorageError, UnknownNameError
+from edgeveil.errors import InputError, StorageError, UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.assemble import build, load_arrays, predict_logits, state_arrays
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
+from edgeveil.registry import Registry
 
 __all__ = ["PREDICTORS", "GraphPredictor", "Predictor", "TabularPredictor", "predictor_from_state"]
 
@@ -27,10 +26,13 @@ Logits = NDArray[np.float64]
 class Predictor(ABC):
     """Logits for features in model space. Everything is computed in float64, whatever the training used.
 
-    `precision` may be set to "float32" on a copy, to study an interface that computes in single precision.
+    `precision` may be set to "float32" on a copy, to study an interface that computes in single precision. `rowwise`:
+    the answer about a node depends on that node's own features alone, whatever is asked; only who declares it is taken
+    for blind to LinkTeller. `kind` is the registered name, which a saved release keeps.
     """
 
     kind: ClassVar[str]
+    rowwise: bool = False
     precision: str = "float64"
     num_nodes: int
     num_outputs: int
@@ -60,29 +62,44 @@ class Predictor(ABC):
         move: Any = None,
         along: Any = None,
     ) -> sp.csr_matrix:
-        """Exact influence of `nodes` on `targets`; zero unless answers depend on other nodes' features.
+        """Exact influence of `nodes` on `targets`. A predictor that mixes rows computes it or does not offer it.
 
         `move` and `along` are those of `edgeveil.models.influence.influence`.
         """
+        if not self.rowwise:
+            raise InputError(
+                f"the predictor {self.kind!r} offers no exact influence, so what it leaks is unknown from inside; "
+                "ask it by queries (mode='query')"
+            )
         return sp.csr_matrix((len(nodes), len(targets)))
 
+    @property
+    def offers_influence(self) -> bool:
+        """Whether `influence` answers: it is overridden, or zero because rows are not mixed."""
+        return self.rowwise or type(self).influence is not Predictor.influence
 
-PREDICTORS: dict[str, type[Predictor]] = {}
+
+PREDICTORS: Registry[Predictor] = Registry(
+    "predictor", "edgeveil.release", "edgeveil.predictors", "edgeveil.defences"
+)  # a defence's own package may bring its predictor along
 
 
 def predictor_from_state(kind: str, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> Predictor:
     """Rebuild the predictor that a manifest names."""
-    module = f"edgeveil.release.{kind}_predictor"  # kinds of one defence live in a file of their own
-    if kind not in PREDICTORS and kind.isidentifier() and find_spec(module) is not None:
-        import_module(module)
-    if kind not in PREDICTORS:
-        raise UnknownNameError("predictor", kind, PREDICTORS)
     try:
-        return PREDICTORS[kind].from_state(settings, weights, structure)
+        found = PREDICTORS.get(kind)
+    except UnknownNameError as error:
+        raise StorageError(
+            f"{error}. This release answers by a predictor that comes from elsewhere: install its package, or name its "
+            "file (--plugin FILE.py, ev.load_plugin)"
+        ) from error
+    try:
+        return found.from_state(settings, weights, structure)
     except (KeyError, TypeError, RuntimeError) as error:
         raise StorageError(f"the stored {kind} model is incomplete or damaged: {error}") from error
 
 
+@PREDICTORS.register("graph")
 class GraphPredictor(Predictor):
     """A GNN and the adjacency it aggregates over (row i lists whom node i hears, with weights where they differ)."""
 
@@ -117,6 +134,13 @@ class GraphPredictor(Predictor):
 
         return influence(self.model, x, self._structure, nodes, targets, move=move, along=along)
 
+    @property
+    def offers_influence(self) -> bool:
+        """Not for layers whose derivative is not known here."""
+        from edgeveil.models.influence import has_influence
+
+        return has_influence(self.model)
+
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
         settings = {"model": self.spec.to_json(), "inputs": self.model.num_features, "outputs": self.num_outputs}
         structure = {"indptr": self.adjacency.indptr, "indices": self.adjacency.indices}
@@ -132,10 +156,12 @@ class GraphPredictor(Predictor):
         return cls(spec, model, sp.csr_matrix((weights_of, structure["indices"], structure["indptr"]), shape=(n, n)))
 
 
+@PREDICTORS.register("tabular")
 class TabularPredictor(Predictor):
     """A model of a node's own features: it never sees an edge, so answers about one node reveal nothing of others."""
 
     kind = "tabular"
+    rowwise = True
 
     def __init__(self, spec: ModelSpec, model: Any, num_nodes: int) -> None:
         self.spec = spec
@@ -169,7 +195,3 @@ def _rebuild(settings: dict[str, Any], weights: Arrays) -> tuple[ModelSpec, Any]
     model = build(spec, int(settings["inputs"]), int(settings["outputs"]), seed=0)
     load_arrays(model, weights)
     return spec, model
-
-
-for _cls in (GraphPredictor, TabularPredictor):
-    PREDICTORS[_cls.kind] = _cls

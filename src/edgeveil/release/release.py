@@ -94,6 +94,11 @@ class Release:
         ids = np.arange(self.num_nodes) if nodes is None else self._check_nodes(nodes)
         return self.predictor.influence(self.matrix, ids, ids)
 
+    @property
+    def offers_influence(self) -> bool:
+        """Whether `influence` answers. Where it does not, what the model leaks is known from queries alone."""
+        return self.predictor.offers_influence
+
     def derivative(self, features: Any, nodes: Any, move: Any, along: Any = None) -> sp.csr_matrix:
         """How far row nodes[i] moving along `move` moves node j's logits at the given `features`: entry [i, j].
 

@@ -30,6 +30,7 @@ class Target(ABC):
     num_nodes: int
     answer_kind: AnswerKind = "logits"
     influence: Influence | None = None  # only a model at hand (white box) offers it
+    influence_missing: bool = False  # a model at hand whose derivative nobody has written
     derivative: Derivative | None = None  # likewise: (features, nodes, move, along) -> CSR [nodes, num_nodes]
     stored_graph: Callable[[], Any] | None = None  # likewise: the graph it answers with, CSR
     architecture: Mapping[str, Any] | None = None  # what its owner says about the model: name, layers, norm, skip ...
@@ -128,8 +129,10 @@ class LocalTarget(Target):
         self.num_outputs = getattr(release, "num_classes", None)
         self.architecture = getattr(release, "architecture", None)
         if answer == "logits" and decimals is None and dtype == "float64":
-            self.influence = getattr(release, "influence", None)
-            self.derivative = getattr(release, "derivative", None)
+            if getattr(release, "offers_influence", True):
+                self.influence = getattr(release, "influence", None)
+                self.derivative = getattr(release, "derivative", None)
+            self.influence_missing = self.influence is None and hasattr(release, "influence")
             if getattr(release, "stored_graph", None) is not None:
                 self.stored_graph = lambda: release.stored_graph
 

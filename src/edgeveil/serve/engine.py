@@ -16,7 +16,6 @@ __all__ = ["Change", "Engine", "check_reach"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-ROWWISE = ("tabular", "lpgnet")  # predictors whose answer about a node depends on that node's features only
 
 
 class Change:
@@ -40,7 +39,7 @@ class Engine:
         if not np.isfinite(self.base).all():
             raise StorageError(f"{name}: its own answers are not finite numbers; make a new release")
         self.largest = _largest(release.matrix)
-        self.rowwise = release.predictor.kind in ROWWISE
+        self.rowwise = release.predictor.rowwise
         self.strategy = "rows" if self.rowwise else "k-hop" if self._update is not None else "full"
 
     def check(self, query: Query, max_nodes: int, reach: float = np.inf) -> None:

@@ -90,12 +90,13 @@ class GCNUpdate:
 
 def gcn_update(predictor: Predictor, x: FeatureMatrix) -> GCNUpdate | None:
     """The update rule of a predictor, or None when its model is not a plain stack of graph convolutions."""
+    from edgeveil.models.base import Model
     from edgeveil.models.gcn import GCNLayer
 
     if not isinstance(predictor, GraphPredictor) or predictor.spec.kprop:
         return None
-    stack = list(predictor.model.layers)
-    if not all(isinstance(layer, GCNLayer) and layer.skip is None for layer in stack):
+    stack: list[Any] = list(predictor.model.layers) if type(predictor.model) is Model else []
+    if not stack or any(type(layer) is not GCNLayer or layer.skip is not None for layer in stack):
         return None
     structure = predictor.model.prepare(predictor.adjacency)
     activate = _ACTIVATIONS.get(predictor.spec.activation)

@@ -1,0 +1,143 @@
+"""The registered models: what each is built of, and the facts that the rest of the code asks for.
+
+Registering a class here, in a package with the entry point ``edgeveil.models`` or in a plugin file is all it takes to
+add a model. Layers are imported when a model is built, so that reading a name or a fact does not import torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from edgeveil.registry import Registry
+
+if TYPE_CHECKING:
+    from edgeveil.models.base import Layer, Model
+    from edgeveil.models.spec import ModelSpec
+
+__all__ = ["MODELS", "Architecture"]
+
+
+class Architecture(ABC):
+    """One kind of node classifier. `layers` suffices for a stack of layers; override `build` for anything else.
+
+    Facts: `rowwise` (an output depends on the node's own features only), `attends` (edge weights are learnt), `samples`
+    (takes a `fanout`), `takes_skip` and `skips` (whether a residual can be asked for, and is there unasked), `biases`
+    (places of the bias), `hidden` and `heads` (what fits where no paper says).
+    """
+
+    rowwise: ClassVar[bool] = False
+    attends: ClassVar[bool] = False
+    samples: ClassVar[bool] = False
+    takes_skip: ClassVar[bool] = True
+    skips: ClassVar[bool] = False
+    biases: ClassVar[tuple[str, ...]] = ("after", "none")
+    hidden: ClassVar[int] = 16
+    heads: ClassVar[int] = 4
+
+    @abstractmethod
+    def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
+        """The layers of a freshly initialised model; weights come from torch's generator, which is seeded."""
+
+    def build(self, spec: ModelSpec, num_features: int, num_outputs: int) -> Model:
+        """The model itself; whatever it is, it takes features and a `Structure` and returns logits."""
+        from edgeveil.models.base import Model
+
+        return Model(spec, num_features, num_outputs, self.layers(spec, num_features, num_outputs))
+
+
+MODELS: Registry[Architecture] = Registry("model", __name__, "edgeveil.models")
+
+
+@MODELS.register("gcn")
+class GCN(Architecture):
+    """Graph convolution."""
+
+    biases = ("after", "before", "none")
+
+    def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
+        """`layers` graph convolutions."""
+        from edgeveil.models.gcn import gcn_layers
+
+        return gcn_layers(spec, num_features, num_outputs)
+
+
+@MODELS.register("mlp")
+class MLP(Architecture):
+    """Fully connected layers; never sees an edge."""
+
+    rowwise = True
+    takes_skip = False
+    biases = ("after", "before", "none")
+    hidden = 64
+
+    def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
+        """`layers` fully connected layers."""
+        from edgeveil.models.mlp import mlp_layers
+
+        return mlp_layers(spec, num_features, num_outputs)
+
+
+class Neighbours(Architecture):
+    """A node's own part plus an aggregate of its neighbours."""
+
+    takes_skip = False
+    hidden = 64
+    aggregate: ClassVar[str]
+
+    def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
+        """`layers` layers with this aggregate."""
+        from edgeveil.models.sage import neighbour_layers
+
+        return neighbour_layers(spec, num_features, num_outputs, self.aggregate)
+
+
+@MODELS.register("sage")
+class SAGE(Neighbours):
+    """GraphSAGE with the mean."""
+
+    samples = True
+    aggregate = "mean"
+
+
+@MODELS.register("graphconv")
+class GraphConv(Neighbours):
+    """GraphConv: the sum."""
+
+    aggregate = "sum"
+
+
+class Attention(Architecture):
+    """Learnt edge weights; `layer` names the class in `edgeveil.models.attention`."""
+
+    attends = True
+    layer: ClassVar[str]
+
+    def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
+        """`layers` attention layers of this kind."""
+        from edgeveil.models import attention
+
+        return attention.attention_layers(spec, num_features, num_outputs, getattr(attention, self.layer))
+
+
+@MODELS.register("gat")
+class GAT(Attention):
+    """Graph attention."""
+
+    layer = "GATLayer"
+    heads = 8
+
+
+@MODELS.register("gatv2")
+class GATv2(Attention):
+    """Graph attention with dynamic scores."""
+
+    layer = "GATv2Layer"
+
+
+@MODELS.register("transformer")
+class Transformer(Attention):
+    """Graph transformer; its linear residual is part of the layer."""
+
+    layer = "TransformerLayer"
+    skips = True

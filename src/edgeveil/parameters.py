@@ -104,7 +104,7 @@ def _strings_below(cls: Any) -> dict[str, str]:
 
 def _sentences(doc: str, name: str) -> str:
     parts = re.split(r"(?<=[.;])\s+", _line(doc))
-    return " ".join(part for part in parts if re.search(rf"(?<!`)`{re.escape(name)}\b", part)).rstrip(";")
+    return " ".join(part for part in parts if re.search(rf"`{re.escape(name)}\b", part)).rstrip(";")
 
 
 def _line(text: str) -> str:

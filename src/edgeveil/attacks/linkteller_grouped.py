@@ -47,10 +47,13 @@ class LinkTellerGrouped(Attack):
 
     queries: int | None = None
     delta: float | None = None
+    """Relative step; none suits the answers' resolution."""
     variant: str = "correct"
+    """``correct`` adds a pair's two directions; ``published`` takes one."""
     share: float = 0.5
     first: float = 0.7
     repeats: int = 1
+    """More than 1 averages the answers of a randomised model."""
 
     reference: ClassVar[str] = "group-testing form of Wu et al., LinkTeller, IEEE S&P 2022"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers", "features"})

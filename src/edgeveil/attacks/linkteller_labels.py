@@ -32,7 +32,9 @@ class LinkTellerLabels(Attack):
     """
 
     steps: tuple[float, ...] = (2.0, 8.0, 32.0, 128.0)
+    """Relative steps to try, in any order."""
     variant: str = "correct"
+    """``correct`` adds a pair's two directions; ``published`` takes one."""
 
     reference: ClassVar[str] = "decision-only form of Wu et al., LinkTeller, IEEE S&P 2022, appendix E3"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "features"})

@@ -43,6 +43,7 @@ class Lsa2(Attack):
 
     source: str = "post"
     distance: str = "correlation"
+    """How far two vectors are apart: correlation, cosine, euclidean, sqeuclidean, chebyshev, braycurtis ..."""
     variant: str = "correct"
     keep: int | None = None
 

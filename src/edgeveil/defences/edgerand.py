@@ -81,6 +81,7 @@ class EdgeRand(EdgeMechanism):
     """Randomised response on the adjacency matrix: eps-DP for one undirected edge."""
 
     epsilon: float | None = None
+    """What one undirected edge may cost; inf means no noise."""
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, Algorithm 3 and Theorem 4"

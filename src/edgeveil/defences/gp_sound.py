@@ -99,8 +99,11 @@ class BucketResponse(LocalMechanism):
     epsilon_x: float = math.inf
     epsilon_y: float = math.inf
     buckets: int | None = None
+    """Number of buckets; none chooses it from features and epsilon, never from edges."""
     share: float | None = None
+    """Share of epsilon that the choice of bucket gets; none chooses it likewise."""
     prune: bool = True
+    """Keep only entries that came out in the receiver's own bucket, where the noisy lists show that links prefer it."""
 
     unit: ClassVar[str] = BOTH_ENTRIES
     status: ClassVar[Status] = "sound"

@@ -62,11 +62,17 @@ class GraphPrivatizer(LocalMechanism):
     """
 
     epsilon: float | None = None
+    """For one entry of one node's list; inf means no noise."""
     strategy: Strategy = "threshold"
+    """threshold (GP-t) or most-similar (GP-m): which neighbours may stand for another."""
     alpha: float = 0.5
+    """Share of the neighbours' mean in the compared features (Eq. 3)."""
     delta: float = 0.0
+    """Least similarity of a candidate; -1 admits all."""
     metric: str = "cosine"
+    """Similarity of features: cosine or euclidean."""
     variant: Literal["correct", "published"] = "correct"
+    """``published`` re-creates the authors' code, where alpha means 1 - alpha."""
 
     status: ClassVar[Status] = "refuted"
     unit: ClassVar[str] = ONE_ENTRY

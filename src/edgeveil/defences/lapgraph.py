@@ -36,6 +36,7 @@ class LapGraph(EdgeMechanism):
     """
 
     epsilon: float | None = None
+    """What one undirected edge may cost; inf means no noise."""
     count_share: float = 0.01
     count_epsilon: float | None = None
 

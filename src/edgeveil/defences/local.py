@@ -63,9 +63,13 @@ class LocalMechanism(EdgeMechanism):
     """Fields: budgets of features and labels (inf: sent as they are), and K_x, K_y (None: the preset's)."""
 
     epsilon_x: float = 3.0
+    """Budget of a node's features; inf sends them as they are."""
     epsilon_y: float = 3.0
+    """Budget of a node's label; inf sends it as it is."""
     steps_x: int | None = None
+    """K_x, how often features are averaged over neighbours; none takes the preset's."""
     steps_y: int | None = None
+    """K_y, the same for labels; none takes the preset's."""
 
     def __post_init__(self) -> None:
         for name in ("epsilon_x", "epsilon_y"):

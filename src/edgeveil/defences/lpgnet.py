@@ -72,12 +72,18 @@ class LPGNet(Defence):
     """
 
     epsilon: float | None = None
+    """What one undirected edge may cost; inf means no noise."""
     layers: int = 2
     noise: str | None = None
+    """discrete (exact), gaussian (exact, with a delta) or continuous (the paper; seeded runs only); none: discrete."""
     delta: float | None = None
+    """Of the Gaussian noise; none: 10^-6."""
     clip: bool = True
+    """Counts below 0 become 0 for the MLPs."""
     readout: str = "mlp"
+    """mlp as in the paper, or bayes, which knows the noise."""
     variant: str = "correct"
+    """``correct``, or ``published``: as the authors' code computes it, without a guarantee."""
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Kolluri et al., LPGNet, ACM CCS 2022, Algorithms 2-4 and Appendix A"

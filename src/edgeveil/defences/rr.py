@@ -63,7 +63,9 @@ class TwoHopResponse(LocalMechanism):
     """
 
     epsilon: float | None = None
+    """For one entry of one node's list; inf means no noise."""
     variant: Literal["correct", "published"] = "correct"
+    """``published``: a node is in its own list, and messages run from it to its noisy list."""
 
     status: ClassVar[Status] = "refuted"
     unit: ClassVar[str] = ONE_ENTRY

@@ -26,7 +26,8 @@ _TENANT = re.compile(r"[A-Za-z0-9._@-]{1,80}")
 class Recorder:
     """One thing to be told about some graphs, to one tenant, under one edge set's name.
 
-    Accounts that do not exist yet are opened without a cap: everything is summed, nothing is refused.
+    Accounts that do not exist yet are opened without a cap, and the owner's own has none: everything is summed, and
+    only caps that somebody set are held.
     """
 
     def __init__(self, ledger: Ledger, graphs: Sequence[Graph], edge_set: str | None, tenant: str) -> None:
@@ -38,7 +39,7 @@ class Recorder:
         self._edges = _hash_all(graphs, ledger.key)
         self._large = sum(graph.num_edges for graph in graphs) > LIMIT
         for subject in (f"edges:{self.edge_set}", f"tenant:{tenant}"):
-            if ledger.account(subject) is None:
+            if subject == f"tenant:{OWNER}" or ledger.account(subject) is None:
                 ledger.open_account(subject, "epsilon", UNLIMITED)
 
     def check(self, cost: Cost, what: str) -> None:

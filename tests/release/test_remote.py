@@ -37,8 +37,9 @@ def serve(tmp_path: Path, release: ev.Release) -> Iterator[Callable[..., tuple[s
     stops: list[Callable[[], None]] = []
 
     def start(**given: Any) -> tuple[str, str]:
+        folder = tmp_path / str(len(stops))  # a release remembers its ledger
         settings = load_settings(
-            release=tmp_path, state=tmp_path / f"state{len(stops)}", **{"changed_features": True, **given}
+            release=folder / "release", state=folder / "state", **{"changed_features": True, **given}
         )
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))

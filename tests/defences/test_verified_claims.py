@@ -32,7 +32,7 @@ def tried(plant: Plant, claim: float, effort: Effort) -> Verification:
         return verify(plant.make(epsilon=claim), effort)
 
 
-@pytest.mark.parametrize("plant", TABLE, ids=str)
+@pytest.mark.parametrize("plant", [p for p in TABLE if p.fast], ids=str)
 def test_plants_are_caught_at_one(plant: Plant) -> None:
     assert tried(plant, 1.0, FAST).verdict == "refuted"
 

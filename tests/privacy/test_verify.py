@@ -72,7 +72,7 @@ def test_false_alarms_stay_below_the_stated_rate(number: int, delta: float) -> N
     for seed in range(300):
         effort = Effort(runs=400, canaries=800, seed=seed)
         experiment = Response(1.0).experiments(effort)[number]
-        alarms += experiment.run(0.05, delta, effort, lambda _: None).lower_bound > 1.0
+        alarms += experiment.run(0.05, Claim(1.0, delta, "one bit"), effort, lambda _: None).lower_bound > 1.0
     assert alarms <= 40
 
 
@@ -103,6 +103,29 @@ def test_with_delta_a_gaussian_mechanism_keeps_its_claim_and_half_its_noise_does
     assert views_bound(sides[0], sides[1], 0.01, delta).lower_bound > 1.0
 
 
+def test_a_gaussian_claim_is_judged_by_its_curve() -> None:
+    """At delta 1e-6 half of the noise shows no single event above epsilon, but twice the shift: refuted all the same."""
+    rng = np.random.default_rng(4)
+    claim = Claim(1.0, 1e-6, "x", gaussian=True)
+    mu = next(m for m in np.linspace(0.01, 1, 1000) if claim.of_shift(m) > 1.0)
+    for factor, refuted in ((1.0, False), (2.0, True)):
+        coins, codes = _gaussian(factor * mu, 40_000, rng)
+        sides = [{"output": codes[coins == bit].tolist()} for bit in (True, False)]
+
+        def sample(side: int, count: int, sides: Any = sides) -> dict[str, Any]:
+            return {"output": [sides[side]["output"].pop() for _ in range(count)]}
+
+        found = Neighbours("shift", sample).run(0.01, claim, Effort(runs=18_000), lambda _: None)
+        assert (found.lower_bound > 1.0) is refuted and found.lower_bound > 0.5
+        assert found.ceiling > 20
+    alarms = 0
+    for _ in range(100):
+        coins, codes = _gaussian(mu, 2000, rng)
+        first, second = ({"x": codes[coins == bit][:900].tolist()} for bit in (True, False))
+        alarms += views_bound(first, second, 0.05, gaussian=True).lower_bound > mu
+    assert alarms <= 20 and binom.sf(20, 100, 0.05) < 1e-6
+
+
 def test_choosing_among_views_and_strata_costs_no_confidence() -> None:
     """Coins that nothing depends on: more than 26 alarms at 5 % of 150 have probability below 1e-6."""
     rng, alarms = np.random.default_rng(5), 0
@@ -128,7 +151,7 @@ def test_an_unreachable_output_refutes_every_epsilon() -> None:
         return {"output": rng.integers(0, 2 + side, count).tolist()}
 
     experiment = Neighbours("swap", sample, lambda side, code: code <= 1 + side)
-    finding = experiment.run(0.01, 0.0, Effort(runs=200), lambda _: None)
+    finding = experiment.run(0.01, Claim(1.0, 0.0, "bit"), Effort(runs=200), lambda _: None)
     assert finding.lower_bound == math.inf and "cannot occur" in finding.detail
 
 

@@ -142,7 +142,7 @@ def planted_alike(name: str, sent: Callable[[Job], PerturbedGraph], effort: Effo
     """
 
     def see() -> Sight:
-        pairs = max(4, effort.canaries // 5)
+        pairs = max(4, effort.canaries // 2)
         coins = effort.rng("coins", name).random(pairs) < 0.5
         u, v = np.arange(2 * pairs).reshape(pairs, 2).T
         alike = np.arange(10 * pairs) < 2 * pairs

@@ -246,7 +246,7 @@ class LPGNet(Defence):
 
     def audit_claim(self) -> Claim:
         """The epsilon and delta of a release of one graph."""
-        return claim_of(self, self.mechanism_guarantee(None))
+        return claim_of(self, self.mechanism_guarantee(None))._replace(gaussian=self.noise == "gaussian")
 
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
         """Planted pairs and neighbouring graphs through the noise stage; continuous noise is only ever seeded."""

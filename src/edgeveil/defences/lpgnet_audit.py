@@ -32,6 +32,7 @@ NoiseStage = Callable[[Job, Sequence[Phase], Callable[[int], None]], object]
 """LPGNet's own: asks every phase in every layer, and calls back after each layer for the next clusters."""
 CLASSES = 3
 NEAR = 1e-6
+LEAVES = 90
 
 
 class _Query(NamedTuple):
@@ -199,16 +200,16 @@ def _repeats(query: _Query, pairs: Int) -> Int:
 
 
 def _neighbouring_graphs() -> list[tuple[str, Graph, Graph]]:
-    """Graphs on 6 nodes with and without the edge {0, 1}."""
-    full = [(u, v) for u in range(6) for v in range(u) if (u, v) != (1, 0)]
+    """Graphs with and without the edge {0, 1}; the counts of hubs are so high that cutting below zero hides nothing."""
+    hubs = [(hub, leaf) for hub in (0, 1) for leaf in range(2, LEAVES + 2)]
     return [
-        (f"6 nodes, {name}", _graph([(0, 1), *edges]), _graph(edges))
-        for name, edges in (("one edge or none", []), ("complete or not quite", full))
+        ("6 nodes, one edge or none", _graph([(0, 1)], 6), _graph([], 6)),
+        (f"two hubs of {LEAVES} leaves, linked or not", _graph([(0, 1), *hubs], LEAVES + 2), _graph(hubs, LEAVES + 2)),
     ]
 
 
-def _graph(edges: list[tuple[int, int]]) -> Graph:
-    return Graph.from_edges(np.array(edges, np.int64).reshape(-1, 2).T, num_nodes=6, name="6 nodes")
+def _graph(edges: list[tuple[int, int]], n: int) -> Graph:
+    return Graph.from_edges(np.array(edges, np.int64).reshape(-1, 2).T, num_nodes=n, name=f"{n} nodes")
 
 
 def _sampler(stage: NoiseStage, effort: Effort, name: str, graphs: tuple[Graph, Graph]) -> Callable[[int, int], Views]:

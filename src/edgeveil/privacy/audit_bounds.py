@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincinv
+from scipy.special import betainc, betaincinv, ndtri
 
 from edgeveil.errors import InputError
 
@@ -22,6 +22,7 @@ __all__ = [
     "likelihood_bound",
     "one_run_bound",
     "one_run_p_value",
+    "shift_bound",
     "views_bound",
 ]
 
@@ -60,8 +61,10 @@ class RatioBound(NamedTuple):
     trials: int
 
 
-def views_bound(first: Views, second: Views, miss: float, delta: float = 0.0) -> RatioBound:
+def views_bound(first: Views, second: Views, miss: float, delta: float = 0.0, *, gaussian: bool = False) -> RatioBound:
     """Lower bound on epsilon from independent outputs on two neighbouring inputs, seen in several ways.
+
+    With `gaussian` the bound is one on the shift mu of Gaussian noise instead: P(S) <= Phi(Phi^-1(P'(S)) + mu).
 
     The first half of the outputs chooses the view, the favoured input and the event (a set of codes): a quarter puts
     the codes in order, a quarter says where to cut. The second half tests that one event, so the search costs no
@@ -69,18 +72,28 @@ def views_bound(first: Views, second: Views, miss: float, delta: float = 0.0) ->
     one input and never on the other.
     """
     half = min(min(map(len, views.values())) for views in (first, second)) // 2
-    best: tuple[float, str, bool, set[Hashable]] = (-1.0, next(iter(first)), False, set())
+    best: tuple[float, str, bool, set[Hashable]] = (-math.inf, next(iter(first)), False, set())
     for view in first:
         parts = [(views[view][: half // 2], views[view][half // 2 : half]) for views in (first, second)]
         for swapped in (False, True):
-            value, event = _best_event(parts[swapped], parts[not swapped], miss, delta)
+            value, event = _best_event(parts[swapped], parts[not swapped], miss, delta, gaussian)
             if value > best[0]:
                 best = (value, view, swapped, event)
     _, view, swapped, event = best
     mine, others = (second, first) if swapped else (first, second)
     hits, hits_other = (sum(code in event for code in views[view][half : 2 * half]) for views in (mine, others))
-    bound = event_bound(hits, hits_other, half, miss, delta)
-    return RatioBound(bound, event_bound(half, 0, half, miss, delta), view, hits, hits_other, half)
+    bound, most = (
+        shift_bound(*counts, half, miss) if gaussian else event_bound(*counts, half, miss, delta)
+        for counts in ((hits, hits_other), (half, 0))
+    )
+    return RatioBound(bound, most, view, hits, hits_other, half)
+
+
+def shift_bound(hits: int, hits_other: int, trials: int, miss: float) -> float:
+    """Least mu with P(S) <= Phi(Phi^-1(P'(S)) + mu), for an event seen so often; Dong, Roth and Su 2022, Def. 2.6."""
+    low, _ = clopper_pearson(hits, trials, miss / 2)
+    _, high = clopper_pearson(hits_other, trials, miss / 2)
+    return max(0.0, float(ndtri(low) - ndtri(high))) if low > 0 else 0.0
 
 
 def likelihood_bound(
@@ -92,7 +105,11 @@ def likelihood_bound(
 
 
 def _best_event(
-    favoured: Sequence[Sequence[Hashable]], other: Sequence[Sequence[Hashable]], miss: float, delta: float
+    favoured: Sequence[Sequence[Hashable]],
+    other: Sequence[Sequence[Hashable]],
+    miss: float,
+    delta: float,
+    gaussian: bool,
 ) -> tuple[float, set[Hashable]]:
     """Codes in order of likelihood ratio on the first samples, cut where the ratio of limits on the second is best."""
     first, second = Counter(favoured[0]), Counter(other[0])
@@ -104,9 +121,9 @@ def _best_event(
     trials = len(favoured[1])
     low = np.where(mine > 0, betaincinv(np.maximum(mine, 1), trials - mine + 1, miss), 0.0)
     high = np.where(theirs < trials, betaincinv(theirs + 1, np.maximum(trials - theirs, 1), 1 - miss), 1.0)
-    ratio = np.maximum(low - delta, 0) / high
-    cut = int(np.argmax(ratio))
-    return float(ratio[cut]), set(ordered[: cut + 1])
+    value = ndtri(np.maximum(low, 1e-300)) - ndtri(high) if gaussian else np.maximum(low - delta, 0) / high
+    cut = int(np.argmax(value))
+    return float(value[cut]), set(ordered[: cut + 1])
 
 
 class GuessBound(NamedTuple):

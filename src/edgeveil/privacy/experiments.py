@@ -28,12 +28,24 @@ Views = Mapping[str, Sequence[Hashable]]
 
 
 class Claim(NamedTuple):
-    """What is to be tested: (epsilon, delta) for one unit. `note` is said with the verdict."""
+    """What is to be tested: (epsilon, delta) for one unit. `note` is said with the verdict.
+
+    gaussian: the claim is a whole curve, that of Gaussian noise which reaches (epsilon, delta). At a small delta the
+    point itself shows only in outputs that never come up, so neighbours are judged by the curve: a shift mu seen in
+    them is reported as the epsilon of such noise at this delta.
+    """
 
     epsilon: float
     delta: float
     unit: str
     note: str = ""
+    gaussian: bool = False
+
+    def of_shift(self, mu: float) -> float:
+        """Epsilon at this delta of Gaussian noise with shift mu."""
+        from edgeveil.privacy.gaussian import analytic_epsilon
+
+        return float(analytic_epsilon(mu**2, self.delta)) if mu > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +101,7 @@ class Experiment(Protocol):
         """What is looked at."""
         ...
 
-    def run(self, miss: float, delta: float, effort: Effort, tick: Tick) -> Finding:
+    def run(self, miss: float, claim: Claim, effort: Effort, tick: Tick) -> Finding:
         """The finding; its bound is wrong with probability at most `miss`. `tick` gets the finished share."""
         ...
 
@@ -105,10 +117,10 @@ class Coins:
     look: Callable[[], Sight]
     inserted: bool = True
 
-    def run(self, miss: float, delta: float, effort: Effort, tick: Tick) -> Finding:
+    def run(self, miss: float, claim: Claim, effort: Effort, tick: Tick) -> Finding:
         """Guess half of the coins by a rule learnt on the other half."""
         seen = self.look()
-        found = guess_bound(seen.views, seen.strata, seen.coins, miss, effort.rng("halves", self.name), delta)
+        found = guess_bound(seen.views, seen.strata, seen.coins, miss, effort.rng("halves", self.name), claim.delta)
         how = f"by the {found.view}" if found.guesses else "nothing to guess by"
         detail = f"{found.right:,} of {found.guesses:,} guesses right among {found.tested:,} coins, {how}"
         tick(1.0)
@@ -128,7 +140,7 @@ class Neighbours:
     sample: Callable[[int, int], Views]
     reachable: Callable[[int, Hashable], bool] | None = None
 
-    def run(self, miss: float, delta: float, effort: Effort, tick: Tick) -> Finding:
+    def run(self, miss: float, claim: Claim, effort: Effort, tick: Tick) -> Finding:
         """Bound the likelihood ratio of an event that the first half of the outputs chooses."""
         seen: tuple[dict[str, list[Hashable]], dict[str, list[Hashable]]] = ({}, {})
         step = max(2, math.ceil(effort.runs / 20))
@@ -137,13 +149,14 @@ class Neighbours:
                 for view, codes in self.sample(side, min(step, effort.runs - start)).items():
                     seen[side].setdefault(view, []).extend(codes)
             tick(min(1.0, (start + step) / effort.runs))
-        found = views_bound(*seen, miss, delta)
+        found = views_bound(*seen, miss, claim.delta, gaussian=claim.gaussian)
+        read = claim.of_shift if claim.gaussian else float
         stray = self._unreachable(seen)
         if stray:
             return Finding(self.name, math.inf, stray, math.inf)
         times = f"{found.hits:,} against {found.hits_other:,} times" if found.hits else "no event stands out"
         detail = f"{times} in {found.trials:,} runs each, by the {found.view}"
-        return Finding(self.name, found.lower_bound, detail, found.ceiling)
+        return Finding(self.name, read(found.lower_bound), detail, read(found.ceiling))
 
     def _unreachable(self, seen: Sequence[Views]) -> str:
         if self.reachable is None:

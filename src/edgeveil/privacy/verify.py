@@ -80,7 +80,7 @@ def verify(
     for number, experiment in enumerate(experiments):
         tick = _share(progress, experiment.name, number, len(experiments))
         tick(0.0)
-        findings.append(experiment.run((1 - confidence) / len(experiments), claim.delta, effort, tick))
+        findings.append(experiment.run((1 - confidence) / len(experiments), claim, effort, tick))
     return Verification(type(mechanism).__name__, claim.epsilon, confidence, tuple(findings), claim.delta, claim.note)
 
 

@@ -1,22 +1,16 @@
 from __future__ import annotations
 
-import io
 import json
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from rich.console import Console
 
 from edgeveil.errors import InputError, StorageError, TrainingError, UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models import (
-    Checkpoint,
     CrossEntropy,
     EvalSet,
     ModelSpec,
@@ -31,7 +25,6 @@ from edgeveil.models import (
 from edgeveil.models.base import Model
 from edgeveil.models.drop import Drop
 from edgeveil.models.objective import score
-from edgeveil.models.progress import training_bar
 from edgeveil.models.train import _Work
 
 
@@ -197,15 +190,6 @@ def test_features_on_disk_are_read_in_pieces(tmp_path, monkeypatch):
     assert not x._operands
 
 
-def test_progress_lines_elsewhere_than_on_a_terminal():
-    console = Console(file=io.StringIO(), force_terminal=False, width=120)
-    with training_bar("gcn", console) as progress:
-        trained(SHORT, progress=progress)
-    lines = console.file.getvalue().splitlines()
-    assert len(lines) == 10
-    assert lines[-1].startswith("gcn 30/30: loss")
-
-
 def test_l2_can_be_limited_to_the_first_layer():
     heavy = replace(SHORT, epochs=200, weight_decay=0.5)
     both, _, _ = trained(heavy)
@@ -279,65 +263,6 @@ def test_impossible_requests_are_refused():
     with pytest.raises(UnknownNameError, match="best-val-loss"):
         TrainSpec(keep="best-val-los")
     assert replace(SHORT, keep="best-val-loss", patience=3).without_validation().needs_validation is False
-
-
-# -- checkpoints ------------------------------------------------------------------------------------------------------
-
-
-class Killed(Exception):
-    pass
-
-
-@pytest.mark.parametrize("keep", ["last", "best-val-loss", "least-train-loss"])
-def test_a_killed_run_resumes_to_the_same_end(tmp_path, keep):
-    spec = TrainSpec(epochs=40, lr=0.02, schedule="linear", keep=keep)
-    whole, expected, _ = trained(spec)
-    checkpoint = Checkpoint(tmp_path / "deep" / "run.npz", every=8)
-
-    def kill(done, planned, figures):
-        if done == 21:
-            raise Killed
-
-    with pytest.raises(Killed):
-        trained(spec, checkpoint=checkpoint, progress=kill)
-    seen = []
-    resumed, history, _ = trained(spec, checkpoint=checkpoint, progress=lambda done, *_: seen.append(done))
-    assert seen[0] == 17  # continues after the last checkpoint, repeats nothing before it
-    a, b = state_arrays(whole), state_arrays(resumed)
-    assert all((a[k] == b[k]).all() for k in a)
-    assert history.train_loss == expected.train_loss
-    assert history.kept_epoch == expected.kept_epoch
-    again, _, _ = trained(spec, checkpoint=checkpoint, progress=lambda *_: pytest.fail("finished runs do not train"))
-    assert all((a[k] == v).all() for k, v in state_arrays(again).items())
-
-
-def test_a_run_killed_by_a_signal_leaves_a_whole_checkpoint(tmp_path):
-    """A real process, killed without warning between two writes."""
-    path = tmp_path / "run.npz"
-    code = f"""
-import os, signal, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_train import Checkpoint, TrainSpec, trained
-def kill(done, planned, figures):
-    if done == 25:
-        os.kill(os.getpid(), signal.SIGKILL)
-trained(TrainSpec(epochs=40), checkpoint=Checkpoint({str(path)!r}, every=10), progress=kill)
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=False)
-    assert done.returncode == -9
-    seen = []
-    trained(TrainSpec(epochs=40), checkpoint=path, progress=lambda epoch, *_: seen.append(epoch))
-    assert seen == list(range(21, 41))
-
-
-def test_a_foreign_or_broken_checkpoint_is_refused(tmp_path):
-    path = tmp_path / "run.npz"
-    trained(SHORT, checkpoint=path)
-    with pytest.raises(StorageError, match="another run"):
-        trained(replace(SHORT, lr=0.5), checkpoint=path)
-    path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(StorageError, match="delete it"):
-        trained(SHORT, checkpoint=path)
 
 
 # -- weights and settings ---------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from edgeveil.models.architectures import MODELS, Architecture
     from edgeveil.models.assemble import build, load_arrays, predict_logits, state_arrays
     from edgeveil.models.base import Model
-    from edgeveil.models.checkpoint import Checkpoint
     from edgeveil.models.objective import CrossEntropy, Objective
     from edgeveil.models.presets import Preset, preset
     from edgeveil.models.settings import TrainSpec
@@ -26,7 +25,6 @@ _HOME = {
     "load_arrays": "assemble",
     "predict_logits": "assemble",
     "state_arrays": "assemble",
-    "Checkpoint": "checkpoint",
     "CrossEntropy": "objective",
     "Objective": "objective",
     "Preset": "presets",
@@ -45,7 +43,6 @@ _HOME = {
 __all__ = [
     "MODELS",
     "Architecture",
-    "Checkpoint",
     "CrossEntropy",
     "EvalSet",
     "History",

@@ -7,7 +7,7 @@ short training on a CPU never earns back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -53,17 +53,3 @@ class Adam:
         for p, decay, first, second in self._slots:
             if p.grad is not None:
                 (_fused if _FUSED is not None else _plain)(p, p.grad, first, second, self.steps, self.lr, decay)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The state by name."""
-        out = {"steps": torch.tensor(self.steps)}
-        for i, (_, _, first, second) in enumerate(self._slots):
-            out |= {f"{i}/first": first, f"{i}/second": second}
-        return out
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back a state from `tensors`."""
-        self.steps = int(tensors["steps"])
-        for i, (_, _, first, second) in enumerate(self._slots):
-            first.copy_(tensors[f"{i}/first"])
-            second.copy_(tensors[f"{i}/second"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from edgeveil.models import threads
 from edgeveil.models.adam import Adam
 from edgeveil.models.base import Model
 from edgeveil.models.blocks import small_blocks
-from edgeveil.models.checkpoint import Checkpoint, State, run_key
 from edgeveil.models.objective import CrossEntropy, Objective
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.structure import Structure
@@ -155,6 +155,22 @@ class _Work:
         return self.objective.measure(self._rows("val", self.objective.val), self.objective.y[self.objective.val])
 
 
+@dataclass
+class _State:
+    """Everything the loop carries from one epoch to the next."""
+
+    epoch: int = 0  # epochs completed
+    best_value: float = np.inf
+    best_epoch: int = 0
+    waited: int = 0
+    lowest_val: float = np.inf
+    stopped: bool = False
+    train_loss: list[float] = field(default_factory=list)
+    val_loss: list[float] = field(default_factory=list)
+    val_score: list[float] = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+
+
 def fit(
     model: Model,
     x: Any,
@@ -167,16 +183,14 @@ def fit(
     seed: int,
     multilabel: bool = False,
     progress: Progress | None = None,
-    checkpoint: Checkpoint | Path | str | None = None,
     validation: EvalSet | None = None,
     objective: Objective | None = None,
     num_threads: int | None = None,
 ) -> History:
     """Train in place; the model ends in evaluation mode with the weights that `spec.keep` names.
 
-    Same seed, same data, same result. A run with a checkpoint that is killed continues from the last one written and
-    ends as it would have. `objective` replaces the cross-entropy; `validation` validates on another graph (an own
-    objective judges the logits there).
+    Same seed, same data, same result. `objective` replaces the cross-entropy; `validation` validates on another graph
+    (an own objective judges the logits there).
     """
     x = FeatureMatrix.wrap(x)
     train = np.flatnonzero(train_mask)
@@ -185,19 +199,16 @@ def fit(
     goal = objective or CrossEntropy(y, train, val, class_weights=spec.class_weights)
     work = _Work(model, x, structure, spec, goal, validation)
     optimizer = _optimizer(model, spec)
-    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
-        checkpoint = Checkpoint(Path(checkpoint))
     memo = memos.active() if objective is None and validation is None else None
-    key = _key(model, x, structure, y, train, val, spec, seed) if checkpoint or memo else ""
-    name = f"{key} {memos.weights_digest(model)}" if memo else ""
+    name = f"{_key(model, x, structure, y, train, val, spec, seed)} {memos.weights_digest(model)}" if memo else ""
     known: History | None = memo.recall(name, model) if memo else None
     if known is not None:
         return known
     started = time.perf_counter()
     with threads.limited(num_threads), threads.flushing(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "model", "training"))
-        state = (State.load(checkpoint.path, model, optimizer, key) if checkpoint else None) or State()
-        _run(work, optimizer, state, progress, checkpoint, key)
+        state = _State()
+        _run(work, optimizer, state, progress)
     if state.best:
         model.load_state_dict(state.best)
     model.eval()
@@ -238,20 +249,17 @@ def _optimizer(model: Model, spec: TrainSpec) -> Adam:
 def _key(
     model: Model, x: FeatureMatrix, structure: Structure, y: Any, train: Any, val: Any, spec: TrainSpec, seed: int
 ) -> str:
+    """Identity of a training: its settings and its data."""
     parts = {"model": model.spec.to_json(), "train": spec.to_json(), "seed": int(seed), "shape": x.shape}
     values = [x.values.data, x.values.indices, x.values.indptr] if x.is_sparse else [x.values]
     arrays = [y, train, [] if val is None else val, *values, [] if x.shift is None else x.shift]
-    return run_key(parts, [*arrays, structure.adjacency.indptr, structure.adjacency.indices])
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
+    for array in (*arrays, structure.adjacency.indptr, structure.adjacency.indices):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
-def _run(
-    work: _Work,
-    optimizer: Adam,
-    state: State,
-    progress: Progress | None,
-    checkpoint: Checkpoint | None,
-    key: str,
-) -> None:
+def _run(work: _Work, optimizer: Adam, state: _State, progress: Progress | None) -> None:
     model, spec = work.model, work.spec
     model.train()
     while state.epoch < spec.epochs and not state.stopped:
@@ -268,12 +276,9 @@ def _run(
         _judge(model, spec, state, val_loss, val_score)
         if progress is not None:
             progress(state.epoch, spec.epochs, {"loss": loss, "val_loss": val_loss, "val_score": val_score})
-        done = state.stopped or state.epoch == spec.epochs
-        if checkpoint is not None and (done or state.epoch % checkpoint.every == 0):
-            state.save(checkpoint.path, model, optimizer, key)
 
 
-def _epoch(work: _Work, optimizer: Adam, state: State) -> float:
+def _epoch(work: _Work, optimizer: Adam, state: _State) -> float:
     before = _snapshot(work.model) if work.spec.keep == "least-train-loss" else {}
     total = 0.0
     for loss in work.steps():
@@ -292,7 +297,7 @@ def _epoch(work: _Work, optimizer: Adam, state: State) -> float:
     return total
 
 
-def _judge(model: Model, spec: TrainSpec, state: State, val_loss: float, val_score: float) -> None:
+def _judge(model: Model, spec: TrainSpec, state: _State, val_loss: float, val_score: float) -> None:
     """Keep the weights if they are the best so far; count the epochs without a better validation loss."""
     if spec.keep.startswith("best-val"):
         value = val_loss if spec.keep == "best-val-loss" else -val_score

@@ -1,9 +1,11 @@
-"""The shape of the code: short modules, short functions, documented public names, a public surface that imports."""
+"""The shape of the code: short modules and functions, one name per module, documented names, walks that exist."""
 
 from __future__ import annotations
 
 import ast
+import re
 import statistics
+from collections import defaultdict
 from pathlib import Path
 
 import edgeveil
@@ -53,3 +55,38 @@ def test_every_public_name_imports() -> None:
     assert edgeveil.__all__ == [edgeveil.__all__[0], *sorted(edgeveil.__all__[1:])]
     for name in edgeveil.__all__:
         assert getattr(edgeveil, name) is not None
+
+
+SHARED_NAMES = {  # families whose members are named by their folder; no other module may share its last name
+    "api", "attack", "base", "choose", "compact", "ledger", "local", "mlp", "recorded", "rows", "store", "trial"
+}  # fmt: skip
+
+
+def test_no_two_modules_have_the_same_last_name() -> None:
+    homes = defaultdict(list)
+    for path in MODULES:
+        if not path.stem.startswith("__"):
+            homes[path.stem].append(path.relative_to(PACKAGE).as_posix())
+    twice = {name: places for name, places in homes.items() if len(places) > 1}
+    assert set(twice) <= SHARED_NAMES, twice
+
+
+WALK = re.compile(r"^\d+\. `([\w./]+)\.py` `(\w+)`", re.MULTILINE)
+
+
+def walks() -> dict[str, list[tuple[str, str]]]:
+    text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    parts = re.split(r"^### ", text.partition("## Three walks")[2].partition("\n## ")[0], flags=re.MULTILINE)[1:]
+    return {part.splitlines()[0]: WALK.findall(part) for part in parts}
+
+
+def test_the_three_walks_exist_are_short_and_never_return() -> None:
+    found = walks()
+    assert len(found) == 3
+    for name, stations in found.items():
+        assert 5 < len(stations) <= 16, f"{name}: at most 15 hops"
+        assert len({module for module, _ in stations}) == len(stations), f"{name} returns to a module"
+        for module, function in stations:
+            tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+            known = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+            assert function in known, f"{name}: {module} has no {function}"

@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from test_report import audit  # noqa: F401
 
 from browser import chromium
-from edgeveil.report.data import AuditData
+from edgeveil.report.audit_data import AuditData
 from edgeveil.report.page import write_report
 
 

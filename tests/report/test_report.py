@@ -11,8 +11,8 @@ import pytest
 
 from edgeveil.audits.cells import label, summarise
 from edgeveil.errors import StorageError
+from edgeveil.report.audit_data import AuditData, read_audit, write_audit
 from edgeveil.report.collect import heatmaps, references
-from edgeveil.report.data import AuditData, read_audit, write_audit
 from edgeveil.report.figures import baselines, epsilon_plot
 from edgeveil.report.page import render, write_report
 from edgeveil.report.style import DARK, LIGHT

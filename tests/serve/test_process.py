@@ -147,7 +147,7 @@ def test_tls(live: Callable[..., Any], tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_bad_settings_end_with_one_sentence(folder: Path, graph: ev.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgeveil.cli.serve import serve
+    from edgeveil.cli.serve_command import serve
 
     monkeypatch.chdir(folder)
     config = folder / "serve.toml"

@@ -30,7 +30,7 @@ def open_model(
     if release is not None:
         return open_release(release), str(release)
     if url is not None:
-        from edgeveil.cli.attack import read_features
+        from edgeveil.cli.attack_command import read_features
         from edgeveil.release.remote import HttpTarget
 
         if model_features is None:

@@ -18,8 +18,8 @@ from edgeveil.audits.exposed_edges import write_exposed
 from edgeveil.audits.resume_files import audit_store, carry_over
 from edgeveil.errors import EdgeveilError, StorageError
 from edgeveil.graph.graph import Graph
+from edgeveil.report.audit_data import AuditData, write_audit
 from edgeveil.report.collect import audit_data
-from edgeveil.report.data import AuditData, write_audit
 from edgeveil.report.page import ordered, write_report
 from edgeveil.report.terminal import table_rows
 from edgeveil.report.verdict import verdict

@@ -16,7 +16,7 @@ from edgeveil.audits.cells import label, summarise
 from edgeveil.defences.base import DEFENCES
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
-from edgeveil.report.data import AuditData
+from edgeveil.report.audit_data import AuditData
 from edgeveil.report.verdict import best_defence
 from edgeveil.runs.records import Record
 

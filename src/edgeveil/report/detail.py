@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from edgeveil.audits.cells import label
-from edgeveil.report.data import AuditData
+from edgeveil.report.audit_data import AuditData
 from edgeveil.report.figures import Plot, empty_grid, percent
 from edgeveil.report.style import GRID, INK, MUTED, SERIES, canvas, ink_for, to_svg
 

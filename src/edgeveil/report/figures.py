@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeveil.audits.cells import Cell, label
-from edgeveil.report.data import AuditData
+from edgeveil.report.audit_data import AuditData
 from edgeveil.report.style import GRID, MUTED, SOFT, canvas, ink_for, to_svg
 
 __all__ = ["Plot", "epsilon_plot", "percent", "tradeoff_plot"]

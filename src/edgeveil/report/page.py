@@ -9,7 +9,7 @@ from typing import Any
 
 from edgeveil.audits.cells import label, summarise
 from edgeveil.errors import MissingExtra, StorageError
-from edgeveil.report.data import AuditData
+from edgeveil.report.audit_data import AuditData
 from edgeveil.report.detail import detail_plots
 from edgeveil.report.figures import Plot, baselines, epsilon_plot, percent, tradeoff_plot
 from edgeveil.report.style import DARK, LIGHT, standalone

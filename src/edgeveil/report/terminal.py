@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from edgeveil.audits.cells import Cell, summarise
-from edgeveil.report.data import AuditData
+from edgeveil.report.audit_data import AuditData
 from edgeveil.report.figures import baselines, percent
 from edgeveil.report.page import ordered
 from edgeveil.report.verdict import best_defence, sweet_spot, verdict

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.audits.cells import Cell, label
-from edgeveil.report.data import AuditData
+from edgeveil.report.audit_data import AuditData
 from edgeveil.report.figures import baselines, percent
 from edgeveil.runs.rows import why_left_out
 

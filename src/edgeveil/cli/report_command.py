@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.cli.audit import command_line
+from edgeveil.cli.audit_command import command_line
 from edgeveil.cli.common import say
 from edgeveil.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
-    from edgeveil.report.data import AuditData
+    from edgeveil.report.audit_data import AuditData
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +47,7 @@ def report(
 
 
 def _load(store: Path, dataset: str | None) -> AuditData:
-    from edgeveil.report.data import read_audit
+    from edgeveil.report.audit_data import read_audit
 
     if store.is_dir() and (store / "audit.json").is_file():
         return read_audit(store / "audit.json")
@@ -75,8 +75,8 @@ def _store_rows(path: Path) -> list[dict[str, Any]]:
 
 def _from_rows(rows: list[dict[str, Any]], dataset: str | None, store: Path) -> AuditData:
     from edgeveil.audits.cells import LEAKAGE_NOTE
+    from edgeveil.report.audit_data import AuditData
     from edgeveil.report.collect import heatmaps, references
-    from edgeveil.report.data import AuditData
 
     names = list(dict.fromkeys(row["dataset"] for row in rows if row.get("attack")))
     if not names:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.audit import default_graph, with_split
+from edgeveil.cli.audit_command import default_graph, with_split
 from edgeveil.cli.common import (
     DataRoot,
     Edges,

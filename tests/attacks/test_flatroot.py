@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgeveil.attacks.api import attack
+from edgeveil.attacks.flatroot import choose
 from edgeveil.attacks.flatroot.questions import Answers, Flat, mixing
 from edgeveil.defences.api import defend
 from edgeveil.errors import InputError
@@ -114,6 +115,12 @@ def test_the_wrong_description_asserts_nothing(graph):
 def test_coarse_answers_still_give_the_graph(graph, kind):
     result = attack(Target.local(release_of(graph), **kind), "flatroot")
     assert equal(graph, result)
+
+
+def test_moves_so_large_that_units_change_their_state_are_noticed(graph, monkeypatch):
+    monkeypatch.setattr(choose, "STEP", 3.0)
+    result = attack(release_of(graph), "flatroot", mode="query")
+    assert equal(graph, result) and result.certified
 
 
 def test_labels_alone_are_refused_with_the_remedy(graph):

@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.attacks.flatroot.decode import decode, nothing
+from edgeveil.attacks.flatroot.decode import UNPROVEN, Decoded, decode, nothing
 from edgeveil.attacks.flatroot.exact import Seen
 from edgeveil.attacks.flatroot.forms import Form
+from edgeveil.attacks.flatroot.propagate import symmetric
 from edgeveil.attacks.flatroot.questions import Answers, Flat, OutOfQuestions, mixing, whiten
 from edgeveil.attacks.flatroot.rows import SPARE, Rows
 
@@ -20,9 +21,11 @@ __all__ = ["ask_power"]
 Float = NDArray[np.float64]
 UNSOLVED = "{} of {} rows of the product are not determined by the questions asked, so nothing is asserted"
 SEVERAL = "consistent, not unique: the answers fit several forms of the model; say which it is (norm=, layers=)"
-FINER = 0.03
+FINER, ATTEMPTS = 0.03, 3
+TRIAL = 3  # questions that show whether all units keep their state
 FIRST = 8  # questions before the first try
-GROWTH = 1.12
+GROWTH, COARSE_GROWTH = 1.12, 1.35  # of the questions from one try to the next; on large graphs a try is dear
+LARGE = 5000
 
 
 def ask_power(flat: Flat, forms: Sequence[Form], n: int) -> Seen:
@@ -30,17 +33,16 @@ def ask_power(flat: Flat, forms: Sequence[Form], n: int) -> Seen:
 
     The forms are all symmetric or all not. A graph is certified only if every other form is refuted.
     """
-    power = _Power(flat, forms, n)
-    for step in (flat.step, FINER * flat.step):
-        flat.step = step
+    for attempt in range(ATTEMPTS):
+        power = _Power(flat, forms, n)
         try:
             power.run()
+            if power.calibrated or flat.bounded or attempt + 1 == ATTEMPTS:
+                break
+            flat.redraw(FINER)  # some unit changed its state: another row, smaller moves
         except OutOfQuestions:
             power.recover()
             break
-        if power.calibrated or flat.bounded:
-            break
-        power = _Power(flat, forms, n)  # some unit changed its state; move less
     return power.conclude()
 
 
@@ -59,6 +61,11 @@ class _Power:
         """Ask in growing rounds."""
         if not self._symmetric:
             self._show()
+        else:
+            for _ in range(TRIAL):
+                self._one()
+            if mixing(self._answers) is None:
+                return
         while not self.rows.solved.all():
             if self.rows.num_measurements >= 1.1 * self._n + 2 * SPARE:
                 return
@@ -76,9 +83,10 @@ class _Power:
     def _more(self) -> int:
         """How many questions the next round asks: just enough for elimination where that is near."""
         asked = len(self._answers.z)
-        if not asked:
-            return FIRST
-        step = max(1, math.ceil(asked * (GROWTH - 1)))
+        if asked <= TRIAL:
+            return (FIRST if self._n <= LARGE else 3 * FIRST) - asked
+        growth = GROWTH if self._n <= LARGE else COARSE_GROWTH
+        step = max(1, math.ceil(asked * (growth - 1)))
         short = math.ceil((len(self.rows.unsolved) + SPARE + 1) / 0.95) - self.rows.num_measurements
         rank = max(1, self.rows.num_measurements // asked)
         need = math.ceil(short / rank)
@@ -153,8 +161,21 @@ class _Power:
         error = 50 * self.rows.noise / float(size)
         if self._symmetric:
             error = max(error, float(abs(matrix - matrix.T).max()))
-        tried = [decode(matrix, form, error) for form in self._forms]
+        tried = [self._against_answers(decode(matrix, form, error), form) for form in self._forms]
         fitting = [d for d in tried if d.consistent]
         if len(tried) == 1 or not fitting:
             return Seen(tried[0], matrix)
         return Seen(fitting[0] if len(fitting) == 1 else replace(fitting[0], certified=False, note=SEVERAL), matrix)
+
+    def _against_answers(self, got: Decoded, form: Form) -> Decoded:
+        """A certificate must also explain every measurement, whatever the rows in between were believed to be."""
+        if not got.certified:
+            return got
+        a = symmetric(got.edges[0], got.edges[1], self._n)
+        told = form.power(a) @ self.rows.design
+        answers = self.rows.answers
+        scale = float((told * answers).sum() / (told * told).sum())
+        blur = 1e-9 + 20 * self.rows.noise
+        if np.abs(scale * told - answers).max() <= blur * float(np.abs(answers).max()):
+            return got
+        return replace(got, certified=False, note=UNPROVEN)

@@ -56,13 +56,19 @@ class Flat:
         central: bool = False,
     ) -> None:
         self._target, self._budget, self._asked = target, budget, target.queries
-        self._rng = rng
-        self.row = flat_row(width, rng)
-        self.columns = np.flatnonzero(self.row)
-        self.step, self.central, self.bounded = step, central, False
+        self._rng, self._width = rng, width
+        self.step, self.central, self.bounded, self.scale = step, central, False, scale
         self.grain: Any = None
-        self.move_to(scale)
-        self.directions = rng.normal(size=(self.base.shape[1], len(self.columns))) * self.row[self.columns].mean()
+        self.redraw()
+
+    def redraw(self, finer: float = 1.0) -> None:
+        """Another flat row and other directions, with moves that are finer by a factor."""
+        self.row = flat_row(self._width, self._rng)
+        self.columns = np.flatnonzero(self.row)
+        self.step *= finer
+        self.move_to(self.scale)
+        shape = (self.base.shape[1], len(self.columns))
+        self.directions = self._rng.normal(size=shape) * self.row[self.columns].mean()
 
     def move_to(self, scale: float) -> None:
         """Ask the base question at another scale."""

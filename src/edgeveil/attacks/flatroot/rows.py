@@ -23,6 +23,7 @@ Bool = NDArray[np.bool_]
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 SPARE = 4  # measurements that a row must explain without having been fitted to them
+FEW = 300  # rows that are worth a fit of their own
 WIDEST = 300  # unknowns per row of a non-negative fit
 BATCH = 1 << 25  # numbers in the bases of rows that are solved together
 
@@ -124,7 +125,24 @@ class Rows:
         free = self.unsolved
         if not len(free) or len(free) > self._room:
             return False
+        if self.mutual and len(free) > FEW:
+            return self._together(free)
         return self._each(free, _least_squares)
+
+    def _together(self, free: Int) -> bool:
+        """One factorisation for all unsolved rows: they have the same unknowns where M is symmetric."""
+        known = self.matrix.T.tocsr()[free]
+        left = self.answers[free] - known @ self.design
+        x = np.linalg.lstsq(self.design[free].T, left.T, rcond=None)[0].T
+        rest = np.linalg.norm(left - x @ self.design[free], axis=1)
+        good = np.flatnonzero(rest <= self._enough(self.answers[free]))
+        columns, values = [], []
+        for i in good:
+            keep = np.abs(x[i]) > self._cut(free, free[i])
+            columns.append(np.r_[free[keep], known[i].indices])
+            values.append(np.r_[x[i][keep], known[i].data])
+        self._store(free[good], columns, values)
+        return bool(len(good))
 
     def _fit(self) -> bool:
         """Non-negative least squares where pursuit fails: exact data and non-negative entries leave one solution."""

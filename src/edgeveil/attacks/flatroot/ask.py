@@ -21,7 +21,7 @@ __all__ = ["ask_power"]
 Float = NDArray[np.float64]
 UNSOLVED = "{} of {} rows of the product are not determined by the questions asked, so nothing is asserted"
 SEVERAL = "consistent, not unique: the answers fit several forms of the model; say which it is (norm=, layers=)"
-FINER, ATTEMPTS = 0.03, 3
+FINER, ATTEMPTS = 0.03, 8
 TRIAL = 3  # questions that show whether all units keep their state
 FIRST = 8  # questions before the first try
 GROWTH, COARSE_GROWTH = 1.12, 1.35  # of the questions from one try to the next; on large graphs a try is dear
@@ -39,7 +39,7 @@ def ask_power(flat: Flat, forms: Sequence[Form], n: int) -> Seen:
             power.run()
             if power.calibrated or flat.bounded or attempt + 1 == ATTEMPTS:
                 break
-            flat.redraw(FINER)  # some unit changed its state: another row, smaller moves
+            flat.redraw(1.0 if attempt else FINER)  # some unit changed its state: another row, smaller moves
         except OutOfQuestions:
             power.recover()
             break

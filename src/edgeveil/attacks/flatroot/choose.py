@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from edgeveil.attacks.flatroot.ask import ask_power
 from edgeveil.attacks.flatroot.decode import nothing
-from edgeveil.attacks.flatroot.exact import Seen
+from edgeveil.attacks.flatroot.exact import COLUMNS, Seen
 from edgeveil.attacks.flatroot.forms import Form
 from edgeveil.attacks.flatroot.own import ask_own
 from edgeveil.attacks.flatroot.questions import Flat, OutOfQuestions
@@ -22,13 +22,14 @@ __all__ = ["ask"]
 
 FAR = 1e8
 FARTHEST = 1e12
+MANY = 2 * 10**7  # numbers in one question
 NEAR_ZERO = 1e-7  # zero itself would show biases alone, which say nothing of the answers' precision
 STEP = 1e-3
 UNKNOWN = [
     [Form(norm, layers) for layers in (2, 1, 3) for norm in ("aug", "first-order", "bingge")],
     [Form("aug-rwalk", layers) for layers in (2, 1, 3)],
 ]
-SPREAD = 250.0  # of log-probabilities that double precision still holds
+SPREAD = 600.0  # of log-probabilities that double precision still holds
 
 
 def ask(
@@ -57,7 +58,8 @@ def _settle(
     scale = _first_scale(target, form)
     if limit is not None:
         scale = min(scale, limit / 1.6)
-    flat = Flat(target, width, rng, scale, _step(form), budget, central=form.attends)
+    columns = COLUMNS if limit is None else MANY // target.num_nodes  # many small features move as much as few large
+    flat = Flat(target, width, rng, scale, _step(form), budget, central=form.attends, columns=columns)
     better = scale
     if target.answer_kind == "probabilities":
         spread = float(np.abs(flat.base).max(initial=0.0))

@@ -31,10 +31,10 @@ class Seen:
     matrix: Any
 
 
-def flat_row(width: int, rng: np.random.Generator) -> Float:
+def flat_row(width: int, rng: np.random.Generator, columns: int = COLUMNS) -> Float:
     """A random non-negative feature row with few entries, so that n copies of it stay sparse."""
     row = np.zeros(width)
-    chosen = rng.choice(width, min(width, COLUMNS), replace=False)
+    chosen = rng.choice(width, min(width, columns), replace=False)
     row[chosen] = rng.uniform(0.5, 1.5, len(chosen))
     return row
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.attacks.flatroot.exact import flat_row
+from edgeveil.attacks.flatroot.exact import COLUMNS, flat_row
 from edgeveil.attacks.probing import Resolution, resolution
 from edgeveil.errors import TargetError
 from edgeveil.release.target import Target
@@ -54,16 +54,17 @@ class Flat:
         step: float,
         budget: int | None = None,
         central: bool = False,
+        columns: int = COLUMNS,
     ) -> None:
         self._target, self._budget, self._asked = target, budget, target.queries
-        self._rng, self._width = rng, width
+        self._rng, self._width, self._columns = rng, width, columns
         self.step, self.central, self.bounded, self.scale = step, central, False, scale
         self.grain: Any = None
         self.redraw()
 
     def redraw(self, finer: float = 1.0) -> None:
         """Another flat row and other directions, with moves that are finer by a factor."""
-        self.row = flat_row(self._width, self._rng)
+        self.row = flat_row(self._width, self._rng, self._columns)
         self.columns = np.flatnonzero(self.row)
         self.step *= finer
         self.move_to(self.scale)

@@ -134,7 +134,7 @@ class LPGNet(Defence):
         first = train_first(job, spec, train)
         models, reader = [first], None
         if self.readout == "bayes":
-            cost = self._query_cost(phases, job.times)
+            cost = self.cost_of_query(phases, job.times)
             reader = EvidenceReader(job, DegreeNoise(self._law, float(noise_scale(cost))))
         for phase in distinct(phases):
             answer(phase, first)
@@ -153,7 +153,7 @@ class LPGNet(Defence):
         serve = phases[2]
         predictor = LPGNetPredictor(spec, models, serve.vectors, *(() if reader is None else reader.result(serve)))
         return make_release(
-            self, job, predictor, self._guarantee(job, budget), seconds=time.perf_counter() - started,
+            self, job, predictor, self.job_guarantee(job, budget), seconds=time.perf_counter() - started,
             contains_private_graph=budget.unlimited or self.variant == "published",
             notes=(*notes, *(() if reader is None else reader.notes), *self._storage_note(budget)),
         )  # fmt: skip
@@ -209,14 +209,14 @@ class LPGNet(Defence):
 
         All that a release reads of private edges; `experiments` run this very function with clusters of their own.
         """
-        budget, cost = self._budget(job.times), self._query_cost(phases, job.times)
+        budget, cost = self._budget(job.times), self.cost_of_query(phases, job.times)
         for layer in range(1, self.layers + 1):
             for phase in distinct(phases):
                 self._ask(job, budget, cost, phase, layer)
             learn(layer)
         return budget
 
-    def _query_cost(self, phases: Sequence[Phase], times: int) -> QueryCost:
+    def cost_of_query(self, phases: Sequence[Phase], times: int) -> QueryCost:
         """Cost of each query: both one graph's own epsilon and, where two share a bill, the sum must cover them."""
         most = most_queries(phases, self.layers)
         costs = [query_cost(self._budget(n), most * n // times, self._law) for n in sorted({1, times})]
@@ -269,7 +269,8 @@ class LPGNet(Defence):
             notes=(TUNING_NOTE,),
         )
 
-    def _guarantee(self, job: Job, budget: Budget) -> Guarantee:
+    def job_guarantee(self, job: Job, budget: Budget) -> Guarantee:
+        """What the noise stage of this job promises, with every charge."""
         claim = self.mechanism_guarantee(job.seed)
         if budget.unlimited:
             return claim

@@ -49,11 +49,12 @@ class Phase:
     logits: Float = field(default_factory=lambda: np.empty((0, 0)))
     features: Float | None = None
     vectors: list[Float] = field(default_factory=list)
+    assigned: NDArray[np.int64] | None = None
 
     @property
     def clusters(self) -> NDArray[np.int64]:
-        """The class every node is given by the latest MLP; true labels are never used."""
-        out: NDArray[np.int64] = self.logits.argmax(axis=1)
+        """The clusters assigned from public data, else the class that the latest MLP gives (never the true labels)."""
+        out: NDArray[np.int64] = self.logits.argmax(axis=1) if self.assigned is None else self.assigned
         return out
 
     def append(self, vectors: Float) -> None:

@@ -52,12 +52,14 @@ def test_useless_features_leave_the_mlp_alone() -> None:
     assert release.notes == (REFUSED,) and release.predictor.kind == "tabular"
 
 
-def test_without_validation_nodes_nothing_is_judged() -> None:
-    g = toy()
-    assert g.masks is not None
-    bare = Graph.from_edges(g.edge_index, x=g.x, y=g.y, train_mask=g.masks.train, test_mask=g.masks.test)
-    release = ev.defend(bare, "feature-graph", seed=0)
-    assert release.notes == (UNJUDGED,) and release.predictor.kind == "tabular"
+def test_without_validation_nodes_held_out_training_nodes_judge() -> None:
+    """Three training nodes hold none out, so nothing can be judged; thirty hold out six."""
+    few = helpful()
+    assert few.masks is not None
+    for train, unjudged in ((np.arange(300) < 3, True), (np.arange(300) % 10 == 0, False)):
+        bare = Graph.from_edges(few.edge_index, x=few.x, y=few.y, train_mask=train, test_mask=~train)
+        release = ev.defend(bare, "feature-graph", seed=0)
+        assert (UNJUDGED in release.notes) == unjudged
 
 
 def test_another_graph_is_answered_with_its_own_feature_graph() -> None:

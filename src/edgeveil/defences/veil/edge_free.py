@@ -20,9 +20,10 @@ from edgeveil.models.spec import ModelSpec
 from edgeveil.release.mixture_predictor import MixturePredictor
 from edgeveil.release.predictors import GraphPredictor, Predictor, TabularPredictor
 
-__all__ = ["EdgeFree", "fit_edge_free"]
+__all__ = ["EdgeFree", "feature_graph", "fit_edge_free", "judged"]
 
 PULL = 2.0  # weight of a neighbour with equal features, where a node's own weight is 1
+HELD_OUT = 0.2  # share of the training nodes that judge where there are no validation nodes
 UNJUDGED = "no validation nodes: the feature graph cannot be judged, so the MLP alone answers"
 REFUSED = "the feature graph did not help on the validation nodes, so the MLP alone answers"
 
@@ -55,6 +56,20 @@ class EdgeFree:
 def feature_graph(x: FeatureMatrix, neighbours: int) -> Any:
     """The weighted adjacency that the GNN aggregates over."""
     return (PULL * feature_neighbours(x, neighbours)).tocsr()
+
+
+def judged(job: Job) -> Job:
+    """The job with validation nodes: its own, else a drawn share of the training nodes, which then do not train."""
+    train = np.flatnonzero(job.train_mask)
+    held = int(HELD_OUT * len(train))
+    if job.val_mask is not None or job.setting == "inductive-evolving" or held < 2:
+        return job
+    val = np.zeros(job.graph.num_nodes, dtype=bool)
+    val[np.random.default_rng(job.model_seed("held out")).choice(train, held, replace=False)] = True
+    masks = job.graph.masks
+    test = np.zeros_like(val) if masks is None else masks.test
+    split = {"train": job.train_mask & ~val, "val": val, "test": test}
+    return replace(job, graph=job.graph.with_split("judged", split))
 
 
 def fit_edge_free(job: Job, neighbours: int) -> EdgeFree:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from edgeveil.defences.base import DEFENCES, Defence, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
-from edgeveil.defences.veil.edge_free import feature_graph, fit_edge_free
+from edgeveil.defences.veil.edge_free import feature_graph, fit_edge_free, judged
 from edgeveil.errors import InputError
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.release.mixture_predictor import MixturePredictor
@@ -41,7 +41,7 @@ class FeatureGraph(Defence):
     def release(self, job: Job) -> Release:
         """Train on features and labels alone."""
         started = time.perf_counter()
-        base = fit_edge_free(job, self.neighbours)
+        base = fit_edge_free(judged(job), self.neighbours)
         guarantee = Guarantee(
             status="sound",
             claimed_epsilon=0.0,

@@ -27,8 +27,9 @@ import edgeveil as ev
 from edgeveil.defences.graphprivatizer import GraphPrivatizer
 from edgeveil.defences.similarity import aggregated
 from edgeveil.errors import DatasetUnavailable
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import Scaling
 from edgeveil.graph.spmm import spmm
 from edgeveil.models.base import kprop
 from edgeveil.models.structure import Structure

@@ -27,8 +27,8 @@ import torch
 import edgeveil as ev
 from edgeveil.errors import DatasetUnavailable
 from edgeveil.graph.cluster_degrees import cluster_degrees, cluster_degrees_from_file
-from edgeveil.graph.features import Scaling
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import Scaling
 from edgeveil.models import ModelSpec, TrainSpec
 
 EPSILONS = [float(k) for k in range(1, 11)]

@@ -25,7 +25,8 @@ import scipy.sparse as sp
 import torch
 
 from edgeveil.graph.datasets import load
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.graph.scaling import Scaling
 from edgeveil.models import ModelSpec, Structure, TrainSpec, build, fit, preset
 
 RESULTS = Path(__file__).parent / "results"

@@ -23,8 +23,9 @@ from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, TransformerConv
 
 from edgeveil.errors import DatasetUnavailable
 from edgeveil.graph.datasets import load
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import Scaling
 from edgeveil.graph.sparse import normalise
 from edgeveil.models import Model, ModelSpec, Structure, build, preset
 from edgeveil.models.adam import Adam

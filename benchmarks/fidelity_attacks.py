@@ -25,8 +25,8 @@ from edgeveil.attacks import density
 from edgeveil.attacks.api import attack
 from edgeveil.defences.api import defend
 from edgeveil.graph.datasets import load
-from edgeveil.graph.features import Scaling
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import Scaling
 from edgeveil.metrics import at_belief, protocol, ranking, top_share
 from edgeveil.models.presets import preset
 from edgeveil.papers.agreement import compare

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from edgeveil.graph.datasets import load
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import Scaling
 from edgeveil.metrics.utility import utility
 from edgeveil.models import Preset, build, fit, predict_logits, preset
 

@@ -87,7 +87,7 @@ def train_published(
     `steps` are other K_x and K_y than the paper's; `settings` whose learning rate, decay and dropout count, those of the
     "code" or of the "text".
     """
-    base = preset("graphprivatizer", graph.name, model)
+    base = preset("graphprivatizer", graph.dataset, model)
     if steps is not None:
         base = replace(base, model=replace(base.model, kprop=steps[0]), label_steps=steps[1])
     text = (0.01, 1e-3, 0.5)

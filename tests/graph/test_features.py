@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from edgeveil.errors import GraphError, InputError, UnknownNameError
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.graph.scaling import Scaling
 from edgeveil.graph.sparse import normalise
 from edgeveil.graph.spmm import SparseMatrix
 

@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.graph.scaling import Scaling
 from edgeveil.models import ModelSpec, Structure, TrainSpec, build, fit
 from edgeveil.models.blocks import Blocks, small_blocks
 

@@ -9,7 +9,8 @@ import torch
 
 import edgeveil.models.tangents as tangents
 from edgeveil.errors import InputError
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
+from edgeveil.graph.scaling import Scaling
 from edgeveil.models.architectures import MODELS
 from edgeveil.models.assemble import build, predict_logits
 from edgeveil.models.base import Layer

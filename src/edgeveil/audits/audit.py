@@ -17,7 +17,9 @@ import numpy as np
 from edgeveil.attacks.base import ATTACKS
 from edgeveil.defences.api import make_defence
 from edgeveil.errors import InputError
+from edgeveil.graph.catalog import names
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import check_scaling
 from edgeveil.graph.splits import apply_split
 from edgeveil.models.presets import preset
 from edgeveil.registry import canonical
@@ -67,6 +69,7 @@ class AuditPlan:
     preset: str = "default"
     setting: str | None = None
     utility: str | None = None
+    scaling: str = "auto"
 
     def cells(self) -> Iterator[tuple[str, float | None, int]]:
         """Every release to train: defence, epsilon (None where it takes none), seed."""
@@ -84,7 +87,7 @@ class AuditPlan:
         return RunConfig(
             dataset=names[-1], train_on=names[0] if len(names) > 1 else None, split="given", setting=self.setting,
             defence=defence, epsilon=epsilon, model="mlp" if defence == "mlp" else self.model,
-            preset=self._preset(defence, epsilon), seed=seed, utility=self.utility,
+            preset=self._preset(defence, epsilon), seed=seed, utility=self.utility, scaling=self.scaling,
             attacks=attack_configs(self, seed), details=True,
         )  # fmt: skip
 
@@ -123,11 +126,16 @@ def _fields(attack: str) -> Mapping[str, Any]:
 
 def graphs_of(graph: Graph, inference: Graph | None) -> dict[str, Graph]:
     """The graphs of an audit under the names that its runs use: training first, then the one that is answered for."""
-    first = canonical(graph.name)
+    first, second = _run_name(graph), _run_name(inference or graph)
     if inference is None:
         return {first: graph}
-    second = canonical(inference.name)
     return {first: graph, second if second != first else f"{second} (inference)": inference}
+
+
+def _run_name(graph: Graph) -> str:
+    """An own graph that is called like a dataset is not that dataset: its runs have other settings."""
+    name = canonical(graph.name)
+    return name if graph.dataset or name.removesuffix("-twin") not in names() else f"{name} (own)"
 
 
 @dataclass(frozen=True)
@@ -174,11 +182,12 @@ def check_plan(plan: AuditPlan, graph: Graph) -> None:
         raise InputError(f"{graph.name} has one class only; a classifier has nothing to learn")
     if plan.runs < 1 or plan.nodes < 2:
         raise InputError(f"an audit needs at least 1 run and 2 nodes, got {plan.runs} and {plan.nodes}")
+    check_scaling(plan.scaling)
     bad = [e for e in plan.epsilons if not (e > 0) or math.isnan(e)]
     if bad:
         raise InputError(f"epsilon must be > 0, got {bad[0]:g}")
     for defence, epsilon, _ in plan.cells():
         make_defence(defence, epsilon)
-    preset(plan.preset, graph.name, plan.model)
+    preset(plan.preset, graph.dataset, plan.model)
     for name in plan.attacks:
         ATTACKS.get(name)

@@ -23,6 +23,7 @@ from edgeveil.cli.common import (
     NodesOption,
     PresetName,
     Runs,
+    ScalingName,
     SeedOption,
     SplitName,
     SplitSeed,
@@ -54,6 +55,7 @@ def advise(
     seed: SeedOption = 0,
     nodes: NodesOption = None,
     preset: PresetName = "default",
+    scaling: ScalingName = "auto",
     inference: Inference = None,
     choose_on: Annotated[
         str | None, typer.Option(help="Choose on this public graph or twin instead of the private one.")
@@ -90,7 +92,7 @@ def advise(
             private, floor=floor, choose_on=public, attacks=words(attack), inference_graph=other, executor=executor,
             workers=workers, keep=out / "store.sqlite", split_seed=split_seed, progress=progress,
             defences=words(defence), epsilons=numbers(epsilon), model=model, runs=runs, seed=seed, nodes=count,
-            preset=preset,
+            preset=preset, scaling=scaling,
         )  # fmt: skip
     _print(advice)
     if json_file is not None:

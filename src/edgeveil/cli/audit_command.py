@@ -23,6 +23,7 @@ from edgeveil.cli.common import (
     NodesOption,
     PresetName,
     Runs,
+    ScalingName,
     SeedOption,
     SplitName,
     SplitSeed,
@@ -64,6 +65,7 @@ def audit(
     nodes: NodesOption = None,
     queries: Annotated[int, typer.Option(min=1, help="Query budget of linkteller-grouped.")] = 100,
     preset: PresetName = "default",
+    scaling: ScalingName = "auto",
     inference: Inference = None,
     setting: Annotated[
         str | None,
@@ -123,7 +125,7 @@ def audit(
             train, target=target, target_name=name, inference_graph=other, executor=executor, workers=workers,
             keep=out / "store.sqlite", progress=progress, command=command_line(sys.argv[1:]),
             defences=words(defence), epsilons=numbers(epsilon), model=model, attacks=words(attack), runs=runs,
-            seed=seed, nodes=count, queries=queries, preset=preset, setting=setting,
+            seed=seed, nodes=count, queries=queries, preset=preset, scaling=scaling, setting=setting,
         )  # fmt: skip
     _show(found, out, json_file)
     if exposed is not None:

@@ -35,6 +35,7 @@ __all__ = [
     "NodesOption",
     "PresetName",
     "Runs",
+    "ScalingName",
     "SeedOption",
     "SplitName",
     "SplitSeed",
@@ -86,6 +87,14 @@ NodesOption = Annotated[
     ),
 ]
 PresetName = Annotated[str, typer.Option(help="Hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")]
+ScalingName = Annotated[
+    str,
+    typer.Option(
+        "--scaling",
+        help="How features are scaled: auto (a paper's dataset as in the paper; own data: by row if they are sparse "
+        "bags of words, else standardised), row, standard, none or minmax.",
+    ),
+]
 Inference = Annotated[str | None, typer.Option(help="Another graph to answer for and attack (inductive).")]
 ExecutorName = Annotated[str, typer.Option(help="serial, processes or ray.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one per core.")]

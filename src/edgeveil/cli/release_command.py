@@ -17,6 +17,7 @@ from edgeveil.cli.common import (
     Labels,
     LedgerFile,
     NodeFile,
+    ScalingName,
     SplitName,
     SplitSeed,
     TenantName,
@@ -47,6 +48,7 @@ def release(
             "inductive-evolving (you assert: the graph grows)."
         ),
     ] = None,
+    scaling: ScalingName = "auto",
     preset: Annotated[str | None, typer.Option(help="Paper whose hyper-parameters to use.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="For experiments only: reproducible noise is not private. Default: secure noise.")
@@ -80,11 +82,12 @@ def release(
     options: dict[str, Any] = _parameters(param or []) | ({} if preset is None else {"preset": preset})
     made = defend(
         secret, defence, epsilon=epsilon, model=model, seed=seed, inference_graph=other, setting=setting,
-        ledger=ledger, edge_set=edge_set, tenant=tenant, **options,
+        ledger=ledger, edge_set=edge_set, tenant=tenant, scaling=scaling, **options,
     )  # fmt: skip
     made.save(out)
     for note in made.notes:
         say(f"note: {note}")
+    say(f"features: scaling {made.scaling}")
     say(made.guarantee.statement())
     typer.echo(f"{out}: {made!r}")
 

@@ -40,6 +40,10 @@ def sweep(
     address: Annotated[
         str | None, typer.Option(help="Ray cluster to join; default: start one on this machine.")
     ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(help="How features are scaled, in place of the plan's: auto, row, standard, none or minmax."),
+    ] = None,
     data_root: DataRoot = None,
     export: Annotated[
         list[Path] | None, typer.Option(help="Also export all rows: .jsonl, .csv or .parquet; repeatable.")
@@ -68,7 +72,7 @@ def sweep(
     if plan is None:
         raise UsageError("which plan? give a TOML file, for example: edgeveil sweep plan.toml --out runs")
     loaded = load_plan(plan)
-    runs = loaded.runs()
+    runs = loaded.scaled(scaling).runs()
     if dry_run:
         from edgeveil.runs.sweep import describe
 

@@ -11,6 +11,7 @@ from edgeveil.defences.job import make_job
 from edgeveil.defences.recorded import make_recorded, planned_cost
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import check_scaling
 from edgeveil.models.presets import Preset, preset
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
@@ -59,7 +60,8 @@ def defend(
 
     Without `seed` the noise comes from the operating system; with one it is reproducible and not private.
     `preset` names the paper whose hyper-parameters to use for this dataset and model ("default": what fits the
-    defence); `model`, `train` and `scaling` override its parts. Further keywords are the defence's own parameters.
+    defence); `model`, `train` and `scaling` (auto, row, standard, minmax, none) override its parts; auto is the
+    preset's for a paper's dataset and follows the data elsewhere. Further keywords are the defence's own parameters.
     `ledger` (a file or database address) records what `tenant` is told about the edges of `edge_set` (default: the
     graph's name); it refuses before any noise is drawn when a cap would break.
     """
@@ -67,13 +69,15 @@ def defend(
         check_seed(seed)
     chosen = defence if isinstance(defence, Defence) else make_defence(defence, epsilon, **params)
     base = _preset(chosen.paper if preset == "default" else preset, graph, model)
+    by_preset = scaling in (None, "auto")
     job = make_job(
         graph,
         inference_graph,
         setting,
         model=model if isinstance(model, ModelSpec) else base.model,
         train=train or base.train,
-        scaling=scaling or base.scaling,
+        scaling=base.scaling if by_preset else check_scaling(scaling),
+        fit_scaling_on="all nodes" if by_preset and graph.dataset else "training nodes",
         seed=seed,
         progress=progress,
     )
@@ -90,4 +94,4 @@ def defend(
 
 def _preset(paper: str, graph: Graph, model: str | ModelSpec) -> Preset:
     name = model.name if isinstance(model, ModelSpec) else model
-    return preset(paper, graph.name, name)
+    return preset(paper, graph.dataset, name)

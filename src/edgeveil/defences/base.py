@@ -222,6 +222,7 @@ def make_release(
     seconds: float,
     contains_private_graph: bool = False,
     matrix: FeatureMatrix | None = None,
+    scaling: str | None = None,
     notes: tuple[str, ...] = (),
 ) -> Release:
     """Fill in everything about a release that follows from the defence and the job.
@@ -245,6 +246,7 @@ def make_release(
         dataset=job.inference.name,
         is_twin=job.inference.is_twin,
         multilabel=job.graph.multilabel,
+        scaling=scaling or job.scaler.kind,
         contains_private_graph=contains_private_graph,
         seconds_train=seconds,
         notes=notes,

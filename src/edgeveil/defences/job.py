@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
 from edgeveil.graph.catalog import edges_apart
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import Scaling
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
 from edgeveil.privacy.guarantee import SECURE, SEEDED
@@ -45,6 +46,7 @@ class Job:
     model: ModelSpec
     train: TrainSpec
     scaling: str = "none"
+    fit_scaling_on: Literal["training nodes", "all nodes"] = "training nodes"
     seed: int | None = None
     progress: Callable[..., None] | None = None
 
@@ -105,19 +107,20 @@ class Job:
         return self.train
 
     @cached_property
-    def _scaler(self) -> Scaling:
-        rows = self.train_mask if self.setting == "inductive-evolving" else None
-        return Scaling.fit(self.scaling, self.graph.x, rows=rows)
+    def scaler(self) -> Scaling:
+        """The scaling in use, never "auto"; learnt from all nodes only where a paper did so."""
+        everybody = self.fit_scaling_on == "all nodes" and self.setting != "inductive-evolving"
+        return Scaling.fit(self.scaling, self.graph.x, rows=None if everybody else self.train_mask)
 
     @cached_property
     def train_features(self) -> FeatureMatrix:
         """Training features in model space; the scaler is fitted here and nowhere else."""
-        return self._scaler.apply(self.graph.x)
+        return self.scaler.apply(self.graph.x)
 
     @cached_property
     def inference_features(self) -> FeatureMatrix:
         """Inference features in model space, scaled with the training graph's statistics."""
-        return self.train_features if self.inference.x is self.graph.x else self._scaler.apply(self.inference.x)
+        return self.train_features if self.inference.x is self.graph.x else self.scaler.apply(self.inference.x)
 
     @property
     def val_nodes(self) -> Mask:
@@ -150,6 +153,7 @@ def make_job(
     scaling: str,
     seed: int | None,
     progress: Callable[..., None] | None = None,
+    fit_scaling_on: Literal["training nodes", "all nodes"] = "training nodes",
 ) -> Job:
     """Work out the setting and check that the two graphs fit it and each other."""
     for part in (graph, inference):
@@ -168,7 +172,7 @@ def make_job(
         )
     return Job(
         graph=graph, inference=inference, setting=chosen, model=model, train=train, scaling=scaling, seed=seed,
-        progress=progress,
+        progress=progress, fit_scaling_on=fit_scaling_on,
     )  # fmt: skip
 
 

@@ -28,8 +28,9 @@ from edgeveil.defences.base import (
 from edgeveil.defences.job import Job
 from edgeveil.defences.perturbed import PerturbedGraph
 from edgeveil.errors import InputError
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import Scaling
 from edgeveil.graph.sparse import check_adjacency
 from edgeveil.models.assemble import build, load_arrays, state_arrays
 from edgeveil.models.base import Model
@@ -133,6 +134,7 @@ class LocalMechanism(EdgeMechanism):
         return make_release(
             self, job, GraphPredictor(spec, model, seen.directed), claim, seconds=time.perf_counter() - started,
             contains_private_graph=not self.hides_edges, matrix=seen.features,
+            scaling=None if math.isinf(self.epsilon_x) else "minmax",
         )  # fmt: skip
 
     def noise_stage(self, job: Job) -> Noised:
@@ -181,7 +183,7 @@ class LocalMechanism(EdgeMechanism):
         """The job's model with K_x steps of KProp: noisy features need some, so the preset's if it has none."""
         steps = self.steps_x
         if steps is None and job.model.kprop == 0 and not math.isinf(self.epsilon_x):
-            steps = preset("graphprivatizer", job.graph.name, job.model.name).model.kprop
+            steps = preset("graphprivatizer", job.graph.dataset, job.model.name).model.kprop
         return job.model if steps is None else replace(job.model, kprop=steps)
 
     def _label_steps(self, job: Job) -> int:
@@ -189,7 +191,7 @@ class LocalMechanism(EdgeMechanism):
             return self.steps_y
         if math.isinf(self.epsilon_y):
             return 0
-        return preset("graphprivatizer", job.graph.name, job.model.name).label_steps
+        return preset("graphprivatizer", job.graph.dataset, job.model.name).label_steps
 
     def node_guarantees(self, seed: Seed) -> tuple[Guarantee, ...]:
         """Sound promises per node: features (LPGNN Theorem 3), label (k-ary randomised response), and both."""

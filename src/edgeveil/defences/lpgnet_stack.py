@@ -104,9 +104,9 @@ def stack_settings(job: Job) -> tuple[ModelSpec, TrainSpec, tuple[str, ...]]:
     """
     if job.model.name == "mlp":
         return replace(job.model, bias="none"), job.train_spec, ()
-    unnamed = job.model == preset("lpgnet", job.graph.name, "gcn").model
+    unnamed = job.model == preset("lpgnet", job.graph.dataset, "gcn").model
     note = f"LPGNet stacks MLPs: the model {job.model.name!r} is ignored"
-    return preset("lpgnet", job.graph.name, "mlp").model, job.train_spec, () if unnamed else (note,)
+    return preset("lpgnet", job.graph.dataset, "mlp").model, job.train_spec, () if unnamed else (note,)
 
 
 class _FirstModels:
@@ -122,7 +122,7 @@ class _FirstModels:
         return [job.graph.x, job.graph.y, *(() if masks is None else (masks.train, masks.val))]
 
     def _key(self, job: Job, *settings: Any) -> Any:
-        return tuple(id(p) for p in self._parts(job)), job.scaling, job.setting, job.seed, *settings
+        return tuple(id(p) for p in self._parts(job)), job.scaling, job.fit_scaling_on, job.setting, job.seed, *settings
 
     def get(self, job: Job, *settings: Any) -> dict[str, NDArray[Any]] | None:
         """Stored weights, if the arrays are still the same objects."""

@@ -34,7 +34,7 @@ def load(
         graph = _own_folder(name, data_root)
         return graph if split is None else apply_split(graph, split, split_seed)
     record = dataset(key)
-    graph = _base(record, key.endswith(TWIN), data_root, progress)._replace(origin=key)
+    graph = _base(record, key.endswith(TWIN), data_root, progress)._replace(origin=key, dataset=key)
     chosen = record.default_split if split is None else split
     return graph if chosen is None else apply_split(graph, chosen, split_seed)
 

@@ -58,6 +58,7 @@ class Graph:
     collapsed: Collapsed = NOTHING_LOST
     public_nodes: bool = False
     origin: str = ""  # the catalogue's name of the dataset whose edges these are; other edges have none
+    dataset: str = ""  # the same for features and labels: whose presets apply. A file's name never sets it
 
     @classmethod
     def from_edges(
@@ -237,8 +238,8 @@ class Graph:
         return self._replace(indptr=indptr, indices=indices, collapsed=counted)
 
     def with_features(self, x: Any) -> Graph:
-        """Same graph, other features."""
-        return self._replace(x=None if x is None else freeze(check_features(x, self.num_nodes)))
+        """Same graph, other features, which no paper's preset was made for."""
+        return self._replace(x=None if x is None else freeze(check_features(x, self.num_nodes)), dataset="")
 
     def with_labels(self, y: Any, num_classes: int | None = None) -> Graph:
         """Same graph, other labels."""

@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from edgeveil.errors import UnknownNameError
+from edgeveil.graph.catalog import names
 from edgeveil.models.architectures import MODELS
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
@@ -45,9 +46,12 @@ class Preset:
 def preset(paper: str, dataset: str, model: str) -> Preset:
     """The settings of `paper` for that dataset and model; datasets it never used get its general values.
 
+    `dataset` is `Graph.dataset`, empty for own graphs whatever they are called: their features are scaled by what they
+    hold (except for GraphPrivatizer, whose encoder takes numbers in [0, 1]).
     A synthetic twin uses the settings of its original.
     """
     paper, dataset, model = canonical(paper), canonical(dataset).removesuffix("-twin"), canonical(model)
+    dataset = dataset if dataset in names() else ""
     if paper not in PAPERS:
         raise UnknownNameError("paper", paper, PAPERS)
     MODELS.get(model)
@@ -59,7 +63,9 @@ def preset(paper: str, dataset: str, model: str) -> Preset:
 
 
 def _scaling(dataset: str) -> str:
-    """Row sums of 1 for bags of words; standardised for the graphs that LinkTeller standardises."""
+    """Row sums of 1 for bags of words; standardised for the graphs that LinkTeller standardises; own data decide."""
+    if not dataset:
+        return "auto"
     if dataset.startswith("twitch") or dataset in ("flickr", "ppi"):
         return "standard"
     return "none" if dataset == "bipartite" else "row"

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError, MissingExtra, StorageError, TrainingError, UnknownNameError
-from edgeveil.graph.features import FeatureMatrix, Scaling
+from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import Scaling
 from edgeveil.models.assemble import build
 from edgeveil.models.presets import Preset, preset
 from edgeveil.models.structure import Structure

@@ -46,6 +46,7 @@ class Release:
     dataset: str = "graph"
     is_twin: bool = False
     multilabel: bool = False
+    scaling: str | None = None  # how `matrix` came from the raw features; None: made before it was recorded
     contains_private_graph: bool = False
     seconds_train: float | None = None
     notes: tuple[str, ...] = ()

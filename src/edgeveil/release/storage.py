@@ -38,7 +38,7 @@ __all__ = ["FORMAT", "load_release", "save_release"]
 
 log = logging.getLogger("edgeveil")
 FORMAT = 1
-PLAIN_FIELDS = ("defence", "model", "layers", "variant", "setting", "dataset", "is_twin", "multilabel")
+PLAIN_FIELDS = ("defence", "model", "layers", "variant", "setting", "dataset", "is_twin", "multilabel", "scaling")
 PRIVATE, PRIVATE_SUM = "private_graph.npz", "private_graph.sha256"
 Arrays = dict[str, NDArray[Any]]
 
@@ -95,7 +95,7 @@ def load_release(path: Path) -> Release:
     structure = arrays.get(PRIVATE, arrays.get("structure.npz", {}))
     kind = manifest["predictor"]
     return Release(
-        **{name: manifest[name] for name in PLAIN_FIELDS},
+        **{name: manifest[name] for name in PLAIN_FIELDS if name in manifest},
         params=manifest["params"],
         notes=tuple(manifest["notes"]),
         contains_private_graph=manifest["contains_private_graph"],

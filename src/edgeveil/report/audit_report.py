@@ -91,8 +91,8 @@ def audit(
     """Train the chosen defences over a grid of epsilon, attack each and compare.
 
     `plan` takes the fields of `edgeveil.audits.audit.AuditPlan`: defences, epsilons, model, attacks, runs, seed, nodes,
-    queries, preset, setting. `target`: attack this release or target instead of training anything; labels are then not
-    needed. `keep`: a store for finished runs, readable by you only, with which an interrupted audit goes on.
+    queries, preset, setting, scaling. `target`: attack this release or target instead of training anything; labels are
+    then not needed. `keep`: a store for finished runs, readable by you only, with which an interrupted audit goes on.
     `command` is quoted in the report.
     """
     wished = make_plan(plan)

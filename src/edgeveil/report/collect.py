@@ -85,7 +85,7 @@ def audit_data(
     settings = {
         "nodes": attacked,
         "summary": f"{'' if existing else runs}{whole}{attacked} nodes attacked, seed {plan.seed}",
-        "method": _attacked_how(plan, attacked) if existing else _trained_how(plan, graph, attacked),
+        "method": _attacked_how(plan, attacked) if existing else _trained_how(plan, graph, attacked, records),
         "command": command,
         "versions": versions(),
         "seconds": seconds,
@@ -102,17 +102,29 @@ def _attacked_how(plan: AuditPlan, attacked: int) -> str:
     )
 
 
-def _trained_how(plan: AuditPlan, graph: Graph, attacked: int) -> str:
-    width = preset(plan.preset, graph.name, plan.model).model.hidden
+def _trained_how(plan: AuditPlan, graph: Graph, attacked: int, records: Sequence[Record]) -> str:
+    width = preset(plan.preset, graph.dataset, plan.model).model.hidden
     seeds = ", ".join(str(plan.seed + i) for i in range(plan.runs))
     return (
         f"Each defence trained a {plan.model.upper()} of hidden width {width} (or its own model) with the "
-        f"{plan.preset} hyper-parameters; this is small, so that an audit takes minutes. Seed{'s' * (plan.runs > 1)}: "
+        f"{plan.preset} hyper-parameters; {scaled_how(records)}this is small, so that an audit takes minutes. "
+        f"Seed{'s' * (plan.runs > 1)}: "
         f"{seeds}. All {attacked * (attacked - 1) // 2:,} pairs among {attacked} nodes were scored by every attack and "
         f"compared with the true edges. {FIGURES_SAID} LinkTeller was computed exactly from the model, which gives the "
         f"scores that one query per node would give; linkteller-grouped could ask {plan.queries} queries. Seeded "
         "noise: reproducible, not private."
     )
+
+
+def scaled_how(records: Sequence[Record]) -> str:
+    """How the features were scaled, by defence where they differ."""
+    kinds: dict[str, dict[str, None]] = {}
+    for record in records:
+        row = record.rows[0]
+        kinds.setdefault(row.get("scaling") or "unknown", {})[row["defence"]] = None
+    if len(kinds) == 1:
+        return f"features scaled by {next(iter(kinds))!r}; "
+    return "features scaled by " + ", ".join(f"{kind!r} ({', '.join(who)})" for kind, who in kinds.items()) + "; "
 
 
 def collect(

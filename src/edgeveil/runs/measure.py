@@ -143,7 +143,7 @@ def can_score(graph: Graph) -> bool:
 
 def split_of(config: RunConfig, graph: Graph) -> str | None:
     """The split in use: the one asked for, else the preset's, else the dataset's default."""
-    return config.split or preset(config.preset, graph.name, config.model).split or graph.split
+    return config.split or preset(config.preset, graph.dataset, config.model).split or graph.split
 
 
 def _graphs(config: RunConfig, graphs: Mapping[str, Graph]) -> tuple[Graph, Graph | None]:
@@ -164,14 +164,14 @@ def _is_rule(split: str) -> bool:
 
 
 def _defend(config: RunConfig, training: Graph, inference: Graph | None) -> Release:
-    base = preset(config.preset, training.name, config.model)
+    base = preset(config.preset, training.dataset, config.model)
     return defend(
         training,
         config.defence,
         epsilon=config.epsilon,
         model=replace(base.model, **config.model_params),
         train=replace(base.train, **config.train_params),
-        scaling=base.scaling,
+        scaling=config.scaling,
         seed=config.seed,
         inference_graph=inference,
         setting=config.setting,

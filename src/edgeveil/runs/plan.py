@@ -23,8 +23,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from edgeveil.errors import UnknownNameError, UsageError
+from edgeveil.graph.scaling import check_scaling
 from edgeveil.registry import canonical
-from edgeveil.runs.run_config import AttackConfig, Frozen, RunConfig
+from edgeveil.runs.run_config import SCALING_HELP, AttackConfig, Frozen, RunConfig, ScalingName
 
 __all__ = ["Grid", "Plan", "load_plan", "parse_plan", "takes_epsilon"]
 
@@ -73,6 +74,7 @@ class Grid(Frozen):
     preset: str = Field(
         default="default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer."
     )
+    scaling: ScalingName = Field(default="auto", description=SCALING_HELP)
     params: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Parameters per defence: [grid.params.lpgnet] layers = 2."
     )
@@ -106,7 +108,7 @@ class Grid(Frozen):
                     split_seed=seed if self.split_seed == "run" else int(self.split_seed), setting=self.setting,
                     defence=defence, defence_params=params, epsilon=epsilon, model=model,
                     model_params=self.model_params, train_params=self.train_params, preset=self.preset, seed=seed,
-                    utility=self.utility, attacks=self.attack,
+                    utility=self.utility, attacks=self.attack, scaling=self.scaling,
                 )  # fmt: skip
 
 
@@ -123,6 +125,13 @@ class Plan(Frozen):
             _check_names(grid)
         found = (run for grid in self.grid for run in grid.runs(self.seeds))
         return list({str(run.to_json()): run for run in found}.values())
+
+    def scaled(self, scaling: str | None) -> Plan:
+        """The plan with another feature scaling in every grid; None leaves it as it is."""
+        if scaling is None:
+            return self
+        check_scaling(scaling)
+        return self.model_copy(update={"grid": tuple(g.model_copy(update={"scaling": scaling}) for g in self.grid)})
 
 
 def takes_epsilon(defence: str) -> bool:

@@ -41,6 +41,7 @@ class Row:
     variant: str | None = None
     model: str | None = None
     layers: int | None = None
+    scaling: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     epsilon: float | None = None
     delta: float | None = None
@@ -137,6 +138,7 @@ def release_labels(release: Release, *, split: str | None = None, seed: int | No
         "variant": release.variant,
         "model": release.model,
         "layers": release.layers,
+        "scaling": release.scaling,
         "params": params,
         "epsilon": None if epsilon is None or math.isinf(epsilon) else float(epsilon),
         "delta": None if claim.claimed_epsilon is None else claim.delta,

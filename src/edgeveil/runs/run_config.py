@@ -6,16 +6,31 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_serializer, field_validator
 
+from edgeveil.graph.scaling import check_scaling
 from edgeveil.registry import canonical
 
-__all__ = ["BELIEFS", "AttackConfig", "Degree", "RunConfig", "canonical_json", "content_id"]
+__all__ = [
+    "BELIEFS",
+    "SCALING_HELP",
+    "AttackConfig",
+    "Degree",
+    "RunConfig",
+    "ScalingName",
+    "canonical_json",
+    "content_id",
+]
 
 Degree = Literal["low", "unconstrained", "high"]
+ScalingName = Annotated[str, AfterValidator(check_scaling)]
 Protocol = Literal["subset", "balanced", "sampled", "given"]
+SCALING_HELP = (
+    "How features are scaled: auto (the preset's for a paper's dataset; own data: by row for sparse bags of words, "
+    "else standardised), row, standard, minmax or none."
+)
 BELIEFS = ("k/4", "k/2", "k", "2k", "4k")
 
 
@@ -101,6 +116,7 @@ class RunConfig(Frozen):
     preset: str = Field(
         default="default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer."
     )
+    scaling: ScalingName = Field(default="auto", description=SCALING_HELP)
     seed: int = Field(default=0, ge=0, description="Seed of noise, weights and dropout.")
     utility: str | None = Field(
         default=None, description="Utility metric of the rows; default: rare_f1 for two classes, else micro_f1."

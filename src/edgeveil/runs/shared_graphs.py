@@ -41,6 +41,7 @@ def to_arrays(graph: Graph) -> tuple[Facts, Arrays]:
         "is_twin": graph.is_twin,
         "public_nodes": graph.public_nodes,
         "origin": graph.origin,
+        "dataset": graph.dataset,
         "width": graph.num_features,
         "fingerprint": graph.fingerprint,
     }
@@ -59,6 +60,7 @@ def from_arrays(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
         indptr=arrays["indptr"], indices=arrays["indices"], x=x, y=arrays.get("y"),
         num_classes=facts["num_classes"], splits=MappingProxyType(splits), split=facts["split"],
         name=facts["name"], is_twin=facts["is_twin"], public_nodes=facts["public_nodes"], origin=facts["origin"],
+        dataset=facts["dataset"],
     )  # fmt: skip
     graph.__dict__["fingerprint"] = facts["fingerprint"]
     return graph

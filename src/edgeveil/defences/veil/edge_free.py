@@ -93,7 +93,7 @@ def fit_edge_free(job: Job, neighbours: int) -> EdgeFree:
 
 def _specs(job: Job) -> tuple[ModelSpec, ModelSpec]:
     """The job's own model where it fits the part, the preset's otherwise."""
-    asked, name = job.model, job.graph.name
+    asked, name = job.model, job.graph.dataset
     mlp = asked if asked.local else preset("default", name, "mlp").model
     gnn = preset("default", name, "gcn").model if asked.local else asked
     return mlp, gnn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from command import edgeveil as run
 from zoo import toy
 
 TRUTH = ("--edges", "edges.csv", "--features", "features.csv")
@@ -31,13 +32,6 @@ def predict(x):
     np.add.at(out, EDGES[1], x[EDGES[0]])
     return out
 """
-
-
-def run(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "edgeveil", *map(str, args)],
-        cwd=cwd, capture_output=True, text=True, timeout=280, env={**os.environ, **env},
-    )  # fmt: skip
 
 
 def figures(path: Path) -> dict[str, dict[str, Any]]:
@@ -88,7 +82,7 @@ def server(home: Path) -> Iterator[tuple[str, str]]:
         while " on http" not in log.read_text() and time.monotonic() < until:
             assert child.poll() is None, log.read_text()
             time.sleep(0.05)
-        yield log.read_text().split(" on ", 1)[1].split()[0], key
+        yield re.findall(r" on (http\S+)", log.read_text())[0], key
     finally:
         child.send_signal(signal.SIGTERM)
         child.wait(30)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from command import edgeveil
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.npz import write_npz
 
@@ -59,17 +58,6 @@ LINKTELLER = [
 ]
 LPGNET = ["1", "2", *map(str, range(6, 25)), "Fig2", "Fig3", "Fig5", "Fig6", "Fig7", "Fig8"]
 GRAPHPRIVATIZER = ["1(a)", "1(b)", "2", "3(a)", "3(b)", *map(str, range(5, 13)), *(f"Fig{n}" for n in range(4, 16))]
-
-
-def edgeveil(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "edgeveil", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=cwd,
-        check=False,
-    )
 
 
 @pytest.fixture

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from edgeveil.defences.lpgnet import LPGNet as LPGNet
     from edgeveil.graph.datasets import load as load
     from edgeveil.graph.graph import Graph as Graph
+    from edgeveil.graph.pyg import from_pyg as from_pyg
+    from edgeveil.graph.pyg import to_pyg as to_pyg
+    from edgeveil.graph.tables import read_graph as read_graph
+    from edgeveil.models.own import OwnModel as OwnModel
+    from edgeveil.models.own import register_model as register_model
     from edgeveil.plugins import load_plugin as load_plugin
     from edgeveil.privacy.budget import Budget as Budget
     from edgeveil.privacy.guarantee import Guarantee as Guarantee
@@ -34,6 +39,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "Graph": "edgeveil.graph.graph",
     "load": "edgeveil.graph.datasets",
+    "from_pyg": "edgeveil.graph.pyg",
+    "to_pyg": "edgeveil.graph.pyg",
+    "read_graph": "edgeveil.graph.tables",
+    "OwnModel": "edgeveil.models.own",
+    "register_model": "edgeveil.models.own",
     "load_plugin": "edgeveil.plugins",
     "EdgeRand": "edgeveil.defences.edgerand",
     "LapGraph": "edgeveil.defences.lapgraph",

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from edgeveil.errors import InputError
 
-__all__ = ["VARIABLE", "import_listed", "listed", "load_plugin"]
+__all__ = ["VARIABLE", "file_of", "import_listed", "listed", "load_plugin"]
 
 VARIABLE = "EDGEVEIL_PLUGINS"
+_PREFIX = "edgeveil_plugin_"
 _lock = threading.RLock()
 
 
@@ -47,7 +48,7 @@ def import_listed() -> None:
 
 def _import(file: Path) -> str:
     """The module's name is its file's, so that pickled methods of a plugin are found again by a worker."""
-    name = f"edgeveil_plugin_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    name = f"{_PREFIX}{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return name
     spec = importlib.util.spec_from_file_location(name, file)
@@ -63,3 +64,9 @@ def _import(file: Path) -> str:
         del sys.modules[name]
         raise InputError(f"the plugin {file} cannot be imported: {type(error).__name__}: {error}") from error
     return name
+
+
+def file_of(module: str) -> Path | None:
+    """The plugin file behind a module's name, or None for a module that was imported in the usual way."""
+    found = sys.modules.get(module) if module.startswith(_PREFIX) else None
+    return None if found is None or found.__file__ is None else Path(found.__file__)

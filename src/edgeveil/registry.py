@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 def canonical(name: str) -> str:
-    """The one spelling of a name: lower case, dashes for underscores."""
-    return name.strip().lower().replace("_", "-")
+    """The one spelling of a name: lower case, dashes for underscores; a path (``pkg.module:name``) is as written."""
+    return name.strip() if ":" in name else name.strip().lower().replace("_", "-")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from edgeveil.graph.catalog import names
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import check_scaling
 from edgeveil.graph.splits import apply_split
+from edgeveil.models.own import model_name
 from edgeveil.models.presets import preset
 from edgeveil.registry import canonical
 from edgeveil.runs.executors import Executor
@@ -104,6 +105,8 @@ def make_plan(wishes: Mapping[str, Any]) -> AuditPlan:
         raise InputError(f"an audit has no setting {min(unknown)!r}; it has {known}")
     lists = ("defences", "epsilons", "attacks")
     given: dict[str, Any] = {k: tuple(v) if k in lists else v for k, v in wishes.items()}
+    if "model" in given:
+        given["model"] = model_name(given["model"])
     return AuditPlan(**given)
 
 

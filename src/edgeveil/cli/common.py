@@ -75,7 +75,14 @@ SplitSeed = Annotated[int, typer.Option(help="Seed of a drawn split.")]
 SeedOption = Annotated[
     int, typer.Option(help="Seed of everything random; the noise is then reproducible, not private.")
 ]
-ModelName = Annotated[str, typer.Option(help="gcn, gat, gatv2, sage, graphconv or transformer.")]
+ModelName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|PATH",
+        help="gcn, gat, gatv2, sage, graphconv or transformer; or your own torch module: pkg.module:factory, "
+        "file.py:factory, pyg:GIN (factory takes the numbers of features and classes).",
+    ),
+]
 Runs = Annotated[int, typer.Option(min=1, help="Repetitions with other seeds.")]
 NodesOption = Annotated[
     list[str] | None,

@@ -16,6 +16,7 @@ from edgeveil.cli.common import (
     Header,
     Labels,
     LedgerFile,
+    ModelName,
     NodeFile,
     ScalingName,
     SplitName,
@@ -38,7 +39,7 @@ def release(
     out: Annotated[Path, typer.Option(help="New folder for the release.")] = Path("release"),
     defence: Annotated[str, typer.Option(help="none, mlp, edgerand, lapgraph, lpgnet, gp-sound ...")] = "lapgraph",
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget for one undirected edge.")] = None,
-    model: Annotated[str, typer.Option(help="gcn, gat, gatv2, sage, graphconv, transformer or mlp.")] = "gcn",
+    model: ModelName = "gcn",
     param: Annotated[list[str] | None, typer.Option(help="Parameter of the defence: name=value; repeat it.")] = None,
     inference: Annotated[str | None, typer.Option(help="Graph to answer for, if it is another one.")] = None,
     setting: Annotated[

@@ -12,6 +12,7 @@ from edgeveil.defences.recorded import make_recorded, planned_cost
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import check_scaling
+from edgeveil.models.own import OwnModel, model_name
 from edgeveil.models.presets import Preset, preset
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
@@ -43,7 +44,7 @@ def defend(
     defence: str | Defence = "none",
     *,
     epsilon: float | None = None,
-    model: str | ModelSpec = "gcn",
+    model: str | ModelSpec | OwnModel | Callable[[int, int], Any] = "gcn",
     seed: int | None = None,
     inference_graph: Graph | None = None,
     setting: str | None = None,
@@ -62,11 +63,14 @@ def defend(
     `preset` names the paper whose hyper-parameters to use for this dataset and model ("default": what fits the
     defence); `model`, `train` and `scaling` (auto, row, standard, minmax, none) override its parts; auto is the
     preset's for a paper's dataset and follows the data elsewhere. Further keywords are the defence's own parameters.
+    `model` is a name, a spec, or an own model: `factory(in_dim, out_dim)` that gives a torch module, or its path.
     `ledger` (a file or database address) records what `tenant` is told about the edges of `edge_set` (default: the
     graph's name); it refuses before any noise is drawn when a cap would break.
     """
     if seed is not None:
         check_seed(seed)
+    if not isinstance(model, ModelSpec):
+        model = model_name(model)
     chosen = defence if isinstance(defence, Defence) else make_defence(defence, epsilon, **params)
     base = _preset(chosen.paper if preset == "default" else preset, graph, model)
     by_preset = scaling in (None, "auto")

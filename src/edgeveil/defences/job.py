@@ -17,6 +17,7 @@ from edgeveil.graph.catalog import edges_apart
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import Scaling
+from edgeveil.models.assemble import with_reach
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
 from edgeveil.privacy.guarantee import SECURE, SEEDED
@@ -170,6 +171,8 @@ def make_job(
             f"training features have {graph.num_features} columns, inference features {inference.num_features}; "
             "both graphs need the same feature columns"
         )
+    if graph.y is not None:
+        model = with_reach(model, graph.num_features, graph.num_classes)
     return Job(
         graph=graph, inference=inference, setting=chosen, model=model, train=train, scaling=scaling, seed=seed,
         progress=progress, fit_scaling_on=fit_scaling_on,

@@ -10,6 +10,7 @@ from typing import ClassVar
 from edgeveil.defences.base import DEFENCES, Defence, fit_model, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
+from edgeveil.models.presets import preset
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.release.predictors import TabularPredictor
 from edgeveil.release.release import Release
@@ -26,9 +27,12 @@ class FeatureOnly(Defence):
     reference: ClassVar[str] = "Kolluri et al., LPGNet, ACM CCS 2022, section 5"
 
     def release(self, job: Job) -> Release:
-        """Train the MLP of the job's preset; a GNN asked for is replaced."""
+        """Train the MLP of the job's preset; a GNN asked for is replaced, an own model with a word about it."""
         started = time.perf_counter()
-        spec = job.model if job.model.name == "mlp" else replace(job.model, name="mlp")
+        own = not job.model.architecture.layered
+        notes = (f"The defence mlp trains its own MLP: the model {job.model.name!r} is ignored",) if own else ()
+        asked = preset("default", job.graph.name, "mlp").model if own else job.model
+        spec = asked if asked.name == "mlp" else replace(asked, name="mlp")
         model = fit_model(job, spec, job.train_features, None)
         guarantee = Guarantee(
             status="sound",
@@ -38,7 +42,7 @@ class FeatureOnly(Defence):
             reference=self.reference,
         )
         predictor = TabularPredictor(spec, model, job.inference.num_nodes)
-        return make_release(self, job, predictor, guarantee, seconds=time.perf_counter() - started)
+        return make_release(self, job, predictor, guarantee, seconds=time.perf_counter() - started, notes=notes)
 
     def renewal(self, seed: int | None = None) -> Renewal:
         """Free: only features are read, and they are public."""

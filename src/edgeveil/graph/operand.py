@@ -83,7 +83,17 @@ class FeatureOperand:
 
     def dense(self) -> Tensor:
         """All of X."""
-        return self.matmul(torch.eye(self.shape[1], dtype=self.dtype))
+        if isinstance(self.values, SparseMatrix):
+            out = torch.from_numpy(self.values.csr.toarray()).to(self.dtype)
+        else:
+            out = self.values.to(self.dtype, copy=True)
+        if self.shift is not None:
+            out += self.shift if self.column is None else self.column * self.shift
+        if self.correction is not None:
+            out += torch.from_numpy(self.correction.csr.toarray()).to(self.dtype)
+        if self.nodes is not None and self.replaced is not None:
+            out[self.nodes] = self.replaced.to(self.dtype)
+        return out
 
     def _delta(self) -> Any:
         """Replaced rows minus the original ones, as an otherwise empty CSR matrix."""

@@ -23,7 +23,8 @@ class Architecture(ABC):
 
     Facts: `rowwise` (an output depends on the node's own features only), `attends` (edge weights are learnt), `samples`
     (takes a `fanout`), `takes_skip` and `skips` (whether a residual can be asked for, and is there unasked), `biases`
-    (places of the bias), `hidden` and `heads` (what fits where no paper says).
+    (places of the bias), `hidden` and `heads` (what fits where no paper says), `layered` (a stack of our layers: a pass
+    may leave out rows, and the settings of layers apply).
     """
 
     rowwise: ClassVar[bool] = False
@@ -34,6 +35,7 @@ class Architecture(ABC):
     biases: ClassVar[tuple[str, ...]] = ("after", "none")
     hidden: ClassVar[int] = 16
     heads: ClassVar[int] = 4
+    layered: ClassVar[bool] = True
 
     @abstractmethod
     def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:

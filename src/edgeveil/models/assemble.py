@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from edgeveil.models.base import Model
 from edgeveil.models.spec import ModelSpec
 from edgeveil.seeds import derive
 
-__all__ = ["build", "load_arrays", "predict_logits", "state_arrays"]
+__all__ = ["build", "load_arrays", "predict_logits", "state_arrays", "with_reach"]
 
 _PIECE = 1 << 15
 
@@ -31,14 +32,24 @@ def build(spec: ModelSpec, num_features: int, num_outputs: int, seed: int) -> Mo
         return spec.architecture.build(spec, num_features, num_outputs)
 
 
+def with_reach(spec: ModelSpec, num_features: int, num_outputs: int) -> ModelSpec:
+    """The spec of a module from outside with `layers` as it was found: 1 where a module has no bound or no edge."""
+    if spec.architecture.layered:
+        return spec
+    from edgeveil.models.reach import reach
+
+    model: Any = build(spec, num_features, num_outputs, seed=0)
+    return replace(spec, layers=reach(model) or 1)
+
+
 def state_arrays(model: Model) -> dict[str, NDArray[Any]]:
     """Copies of all weights by name."""
-    return {name: value.detach().numpy().copy() for name, value in model.state_dict().items()}
+    return {name: value.detach().numpy().copy() for name, value in model.stored.state_dict().items()}
 
 
 def load_arrays(model: Model, arrays: dict[str, NDArray[Any]]) -> None:
     """Put weights from `state_arrays` into a model built from the same spec and sizes."""
-    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    expected = {name: tuple(value.shape) for name, value in model.stored.state_dict().items()}
     given = {name: tuple(value.shape) for name, value in arrays.items()}
     if expected != given:
         odd = sorted(k for k in expected.keys() | given.keys() if expected.get(k) != given.get(k))
@@ -47,7 +58,7 @@ def load_arrays(model: Model, arrays: dict[str, NDArray[Any]]) -> None:
             f"{expected.get(odd[0], 'absent')} in the model ({len(odd)} such arrays); load them into the model "
             "they came from"
         )
-    model.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
+    model.stored.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
 
 
 def predict_logits(
@@ -55,7 +66,10 @@ def predict_logits(
 ) -> NDArray[Any]:
     """Logits of all nodes in evaluation mode. `adjacency` may be a prepared `Structure`, which saves work."""
     kind: torch.dtype = getattr(torch, dtype)
-    weights = {name: value.detach().to(kind) for name, value in model.state_dict().items()}
+    weights = {
+        name: value.detach().to(kind) if value.is_floating_point() else value
+        for name, value in model.state_dict().items()
+    }
     was_training = model.training
     model.eval()
     try:

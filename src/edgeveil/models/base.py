@@ -76,6 +76,11 @@ class Model(nn.Module):
         self.spec, self.num_features, self.num_outputs = spec, num_features, num_outputs
         self.layers = nn.ModuleList(layers)
 
+    @property
+    def stored(self) -> nn.Module:
+        """Whose state dict a file keeps."""
+        return self
+
     def prepare(self, adjacency: Any) -> Structure:
         """What `forward` needs of a graph; adjacency: scipy CSR, row i lists whom node i aggregates from."""
         return adjacency if isinstance(adjacency, Structure) else Structure(adjacency)

@@ -27,6 +27,8 @@ from edgeveil.models.attention_tangents import AttentionPass, attention_step
 from edgeveil.models.base import Layer, Model, kprop
 from edgeveil.models.gcn import GCNLayer
 from edgeveil.models.mlp import DenseLayer
+from edgeveil.models.module import ModuleModel
+from edgeveil.models.module_influence import can_differentiate, module_influence
 from edgeveil.models.ops import Features, activate, matmul
 from edgeveil.models.sage import NeighbourLayer
 from edgeveil.models.structure import Structure
@@ -39,7 +41,12 @@ KNOWN: frozenset[type] = frozenset({GCNLayer, NeighbourLayer, DenseLayer, GATLay
 
 
 def has_influence(model: Any) -> bool:
-    """Whether the derivative of every part is known here; a subclass may compute anything, so it does not count."""
+    """Whether the derivative of every part is known here; a subclass may compute anything, so it does not count.
+
+    A module from outside is differentiated as a whole, if it can be.
+    """
+    if isinstance(model, ModuleModel):
+        return can_differentiate(model)
     return type(model) is Model and all(type(layer) in KNOWN for layer in model.layers)
 
 
@@ -62,6 +69,8 @@ def influence(
         raise InputError(f"no exact influence for {_unknown(model)}; attack it with mode='query'")
     senders = np.asarray(nodes, np.int64)
     receivers = senders if targets is None else np.asarray(targets, np.int64)
+    if isinstance(model, ModuleModel):
+        return module_influence(model, x, model.prepare(adjacency), senders, receivers, move, along)
     if model.spec.local:
         return sp.csr_matrix(_own(model, x, senders, receivers, move, along))
     with torch.no_grad(), threads.limited(None), threads.flushing():

@@ -16,6 +16,7 @@ from typing import Any
 from edgeveil.errors import UnknownNameError
 from edgeveil.graph.catalog import names
 from edgeveil.models.architectures import MODELS
+from edgeveil.models.own import architecture_of, model_name
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
 from edgeveil.registry import canonical
@@ -54,12 +55,17 @@ def preset(paper: str, dataset: str, model: str) -> Preset:
     dataset = dataset if dataset in names() else ""
     if paper not in PAPERS:
         raise UnknownNameError("paper", paper, PAPERS)
-    MODELS.get(model)
+    model = model_name(model)
+    own = not architecture_of(model).layered
     makers = {
         "default": _default, "linkteller": _linkteller, "lpgnet": _lpgnet, "lpgnet-tuned": _lpgnet_tuned,
         "graphprivatizer": _graphprivatizer,
     }  # fmt: skip
-    return makers[paper](dataset, model)
+    found = makers[paper](dataset, "gcn" if own else model)
+    if not own:
+        return found
+    spec = ModelSpec(name=model, kprop=found.model.kprop)
+    return replace(found, model=spec, source=f"{found.source}; the model is the caller's own")
 
 
 def _scaling(dataset: str) -> str:

@@ -69,6 +69,8 @@ class ModelSpec(Settings):
         object.__setattr__(self, "bias", place)
         object.__setattr__(self, "name", canonical(self.name))
         kind = self.architecture
+        if not kind.layered:
+            self._check_own()
         for what, value, choices in (
             ("normalisation", self.norm, NORMS),
             ("activation", self.activation, ACTIVATIONS),
@@ -98,7 +100,15 @@ class ModelSpec(Settings):
     @property
     def architecture(self) -> Architecture:
         """What is registered under the name."""
-        return MODELS.create(self.name)
+        from edgeveil.models.own import architecture_of
+
+        return architecture_of(self.name)
+
+    def _check_own(self) -> None:
+        """A module from outside has its own widths and layers; `layers` says how far it was found to reach."""
+        for entry in fields(self):
+            if entry.name not in ("name", "layers", "kprop") and getattr(self, entry.name) != entry.default:
+                raise InputError(f"{entry.name} is no setting of the own model {self.name!r}; set it in its factory")
 
     @property
     def attends(self) -> bool:

@@ -22,7 +22,9 @@ from edgeveil.models import threads
 from edgeveil.models.adam import Adam
 from edgeveil.models.base import Model
 from edgeveil.models.blocks import small_blocks
+from edgeveil.models.module import ModuleModel
 from edgeveil.models.objective import CrossEntropy, Objective
+from edgeveil.models.own_fit import fit_own, trains_itself
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.structure import Structure
 from edgeveil.seeds import derive
@@ -114,7 +116,9 @@ class _Work:
         spec = self.model.spec
         if spec.local:
             return self.x.take(nodes), self.structure
-        blocks = None if spec.kprop or spec.architecture.rowwise else small_blocks(self.structure, nodes, spec.layers)
+        kind = spec.architecture
+        whole = spec.kprop or kind.rowwise or not kind.layered
+        blocks = None if whole else small_blocks(self.structure, nodes, spec.layers)
         return None if blocks is None else (self.x.take(blocks.inputs), blocks)
 
     def steps(self) -> Iterator[Tensor]:
@@ -195,6 +199,10 @@ def fit(
     x = FeatureMatrix.wrap(x)
     train = np.flatnonzero(train_mask)
     val = None if val_mask is None else np.flatnonzero(val_mask)
+    if trains_itself(model):
+        started = time.perf_counter()
+        fit_own(model, x, structure, y, train_mask, val_mask, spec, seed, noisy=objective is not None)
+        return History(seconds=time.perf_counter() - started)
     _check(model, spec, y, train, multilabel, has_val=bool(val is not None and len(val)) or validation is not None)
     goal = objective or CrossEntropy(y, train, val, class_weights=spec.class_weights)
     work = _Work(model, x, structure, spec, goal, validation)
@@ -251,6 +259,8 @@ def _key(
 ) -> str:
     """Identity of a training: its settings and its data."""
     parts = {"model": model.spec.to_json(), "train": spec.to_json(), "seed": int(seed), "shape": x.shape}
+    if isinstance(model, ModuleModel):
+        parts["module"] = model.source.to_json()
     values = [x.values.data, x.values.indices, x.values.indptr] if x.is_sparse else [x.values]
     arrays = [y, train, [] if val is None else val, *values, [] if x.shift is None else x.shift]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())

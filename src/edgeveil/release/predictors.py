@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from edgeveil.errors import InputError, StorageError, UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.assemble import build, load_arrays, predict_logits, state_arrays
+from edgeveil.models.module import ModuleModel
+from edgeveil.models.module_source import Source
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 from edgeveil.registry import Registry
@@ -143,6 +145,8 @@ class GraphPredictor(Predictor):
 
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
         settings = {"model": self.spec.to_json(), "inputs": self.model.num_features, "outputs": self.num_outputs}
+        if isinstance(self.model, ModuleModel):
+            settings["module"] = self.model.source.to_json()
         structure = {"indptr": self.adjacency.indptr, "indices": self.adjacency.indices}
         if (self.adjacency.data != 1).any():
             structure["weights"] = self.adjacency.data
@@ -193,5 +197,7 @@ def no_edges(num_nodes: int) -> Structure:
 def _rebuild(settings: dict[str, Any], weights: Arrays) -> tuple[ModelSpec, Any]:
     spec = ModelSpec.from_json(settings["model"])
     model = build(spec, int(settings["inputs"]), int(settings["outputs"]), seed=0)
+    if isinstance(model, ModuleModel):
+        Source.from_json(settings["module"]).check(model.source)
     load_arrays(model, weights)
-    return spec, model
+    return spec, model.eval()

@@ -144,11 +144,16 @@ class Release:
         return save_release(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path) -> Release:
-        """Read a saved release; it predicts the same numbers."""
+    def load(cls, path: str | Path, modules: Any = None) -> Release:
+        """Read a saved release; it predicts the same numbers.
+
+        `modules` supplies own models that it names: a mapping of names to factories, one factory, or several.
+        """
+        from edgeveil.models.own import supplied
         from edgeveil.release.storage import load_release
 
-        return load_release(Path(path))
+        with supplied(modules):
+            return load_release(Path(path))
 
     def _check_nodes(self, nodes: Any) -> NDArray[np.int64]:
         ids = np.atleast_1d(np.asarray(nodes))

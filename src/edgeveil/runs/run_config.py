@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_serializer, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from edgeveil.graph.scaling import check_scaling
 from edgeveil.registry import canonical
@@ -106,7 +106,12 @@ class RunConfig(Frozen):
     epsilon: float | None = Field(
         default=None, gt=0, description="Privacy budget; leave out where the defence takes none."
     )
-    model: str = Field(default="gcn", description="gcn, gat, gatv2, sage, graphconv, transformer or mlp.")
+    model: str = Field(
+        default="gcn",
+        description="gcn, gat, gatv2, sage, graphconv, transformer or mlp; or an own one: pkg.module:factory, "
+        "file.py:factory, pyg:GIN.",
+    )
+    model_code: str | None = Field(default=None, description="Digest of an own model's code; filled in.")
     model_params: dict[str, Any] = Field(
         default_factory=dict, description="Fields of the model that replace the preset's."
     )
@@ -129,6 +134,17 @@ class RunConfig(Frozen):
     _names = field_validator("dataset", "train_on", "defence", "model", "preset")(
         lambda value: value if value is None or "/" in value or value.endswith(".npz") else canonical(value)
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_model_code(cls, values: Any) -> Any:
+        """Rows of an own model are its code's: measured again when the code changes."""
+        own = isinstance(values, dict) and ":" in str(values.get("model", "")) and not values.get("model_code")
+        if not own:
+            return values
+        from edgeveil.models.own import code_of
+
+        return {**values, "model_code": code_of(values["model"])}
 
     @field_serializer("epsilon")
     def _finite(self, value: float | None) -> float | str | None:

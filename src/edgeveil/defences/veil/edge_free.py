@@ -15,6 +15,7 @@ from edgeveil.defences.veil.calibration import is_better, mixture_weight, temper
 from edgeveil.graph.feature_neighbours import feature_neighbours
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.base import Model
+from edgeveil.models.module import ModuleModel
 from edgeveil.models.presets import preset
 from edgeveil.models.spec import ModelSpec
 from edgeveil.release.mixture_predictor import MixturePredictor
@@ -25,6 +26,7 @@ __all__ = ["EdgeFree", "feature_graph", "fit_edge_free", "judged"]
 PULL = 2.0  # weight of a neighbour with equal features, where a node's own weight is 1
 HELD_OUT = 0.2  # share of the training nodes that judge where there are no validation nodes
 UNJUDGED = "no validation nodes: the feature graph cannot be judged, so the MLP alone answers"
+UNWEIGHTED = "the own model takes no edge_weight, so it sees the feature graph without its weights"
 REFUSED = "the feature graph did not help on the validation nodes, so the MLP alone answers"
 
 
@@ -88,7 +90,8 @@ def fit_edge_free(job: Job, neighbours: int) -> EdgeFree:
     weights = _mixture(answers, y)
     if not is_better(weights[0] * answers[0] + weights[1] * answers[1], answers[0], y):
         return replace(base, notes=(REFUSED,))
-    return replace(both, weights=weights)
+    weightless = isinstance(gnn, ModuleModel) and not gnn.takes_weights
+    return replace(both, weights=weights, notes=(UNWEIGHTED,) if weightless else ())
 
 
 def _specs(job: Job) -> tuple[ModelSpec, ModelSpec]:

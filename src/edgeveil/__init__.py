@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from edgeveil.graph.pyg import from_pyg as from_pyg
     from edgeveil.graph.pyg import to_pyg as to_pyg
     from edgeveil.graph.tables import read_graph as read_graph
-    from edgeveil.models.own import OwnModel as OwnModel
-    from edgeveil.models.own import register_model as register_model
+    from edgeveil.models.own_models import OwnModel as OwnModel
+    from edgeveil.models.own_models import register_model as register_model
     from edgeveil.plugins import load_plugin as load_plugin
     from edgeveil.privacy.budget import Budget as Budget
     from edgeveil.privacy.guarantee import Guarantee as Guarantee
@@ -42,8 +42,8 @@ _HOMES = {
     "from_pyg": "edgeveil.graph.pyg",
     "to_pyg": "edgeveil.graph.pyg",
     "read_graph": "edgeveil.graph.tables",
-    "OwnModel": "edgeveil.models.own",
-    "register_model": "edgeveil.models.own",
+    "OwnModel": "edgeveil.models.own_models",
+    "register_model": "edgeveil.models.own_models",
     "load_plugin": "edgeveil.plugins",
     "EdgeRand": "edgeveil.defences.edgerand",
     "LapGraph": "edgeveil.defences.lapgraph",

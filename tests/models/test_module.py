@@ -12,7 +12,7 @@ import edgeveil as ev
 from edgeveil.errors import InputError, TrainingError, UnknownNameError
 from edgeveil.models.assemble import build, predict_logits
 from edgeveil.models.module import ModuleModel, as_edges
-from edgeveil.models.own import OwnModel, code_of, find_model, model_name, register_model
+from edgeveil.models.own_models import OwnModel, code_of, find_model, model_name, register_model
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure

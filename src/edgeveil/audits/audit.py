@@ -21,7 +21,7 @@ from edgeveil.graph.catalog import names
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import check_scaling
 from edgeveil.graph.splits import apply_split
-from edgeveil.models.own import model_name
+from edgeveil.models.own_models import model_name
 from edgeveil.models.presets import preset
 from edgeveil.registry import canonical
 from edgeveil.runs.executors import Executor

@@ -12,7 +12,7 @@ from edgeveil.defences.recorded import make_recorded, planned_cost
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import check_scaling
-from edgeveil.models.own import OwnModel, model_name
+from edgeveil.models.own_models import OwnModel, model_name
 from edgeveil.models.presets import Preset, preset
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec

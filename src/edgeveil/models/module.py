@@ -14,7 +14,7 @@ from edgeveil.graph.operand import Deferred
 from edgeveil.models.base import Model, kprop
 from edgeveil.models.module_source import Source, source_of
 from edgeveil.models.ops import Features, num_columns, num_rows
-from edgeveil.models.own import WANTED, OwnModel
+from edgeveil.models.own_models import WANTED, OwnModel
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from edgeveil.errors import StorageError
-from edgeveil.models.own import OwnModel
+from edgeveil.models.own_models import OwnModel
 from edgeveil.models.spec import Settings
 
 __all__ = ["Source", "source_of"]

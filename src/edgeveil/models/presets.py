@@ -16,7 +16,7 @@ from typing import Any
 from edgeveil.errors import UnknownNameError
 from edgeveil.graph.catalog import names
 from edgeveil.models.architectures import MODELS
-from edgeveil.models.own import architecture_of, model_name
+from edgeveil.models.own_models import architecture_of, model_name
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
 from edgeveil.registry import canonical

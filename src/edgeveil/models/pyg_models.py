@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgeveil.errors import MissingExtra, UnknownNameError
-from edgeveil.models.own import OwnModel
+from edgeveil.models.own_models import OwnModel
 
 __all__ = ["PYG_MODELS", "pyg_model"]
 

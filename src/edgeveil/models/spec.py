@@ -100,7 +100,7 @@ class ModelSpec(Settings):
     @property
     def architecture(self) -> Architecture:
         """What is registered under the name."""
-        from edgeveil.models.own import architecture_of
+        from edgeveil.models.own_models import architecture_of
 
         return architecture_of(self.name)
 

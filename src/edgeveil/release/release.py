@@ -149,7 +149,7 @@ class Release:
 
         `modules` supplies own models that it names: a mapping of names to factories, one factory, or several.
         """
-        from edgeveil.models.own import supplied
+        from edgeveil.models.own_models import supplied
         from edgeveil.release.storage import load_release
 
         with supplied(modules):

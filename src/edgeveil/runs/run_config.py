@@ -142,7 +142,7 @@ class RunConfig(Frozen):
         own = isinstance(values, dict) and ":" in str(values.get("model", "")) and not values.get("model_code")
         if not own:
             return values
-        from edgeveil.models.own import code_of
+        from edgeveil.models.own_models import code_of
 
         return {**values, "model_code": code_of(values["model"])}
 

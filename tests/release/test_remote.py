@@ -137,7 +137,7 @@ def test_transcript_resumes_without_paying_twice(serve: Any, release: ev.Release
 
 
 def test_refusals_are_final_and_explained(serve: Any, release: ev.Release, connect: Any) -> None:
-    url, key = serve(output="logits", guard={"action": "refuse", "slow_seconds": 0.0})
+    url, key = serve(output="logits", guard={"slow_seconds": 0.0, "cross_readings": 99, "cross_readings_all": 99})
     waits: list[float] = []
     target = connect(url, key=key, features=release.matrix, sleep=waits.append)
     with pytest.raises(TargetError, match="guard_refused"):
@@ -147,6 +147,13 @@ def test_refusals_are_final_and_explained(serve: Any, release: ev.Release, conne
         connect(url, key="ev_wrong", sleep=waits.append)
     with pytest.raises(InputError, match="http"):
         connect("ftp://host")
+
+
+def test_answers_that_show_ones_own_change_only_are_no_evidence(serve: Any, release: ev.Release, connect: Any) -> None:
+    url, key = serve(output="logits")
+    target = connect(url, key=key, features=release.matrix)
+    with pytest.raises(TargetError, match="bound on questions, not a property of the model"):
+        ev.attack(target, "linkteller", nodes=NODES, delta=1e-3)
 
 
 class Moody(http.server.BaseHTTPRequestHandler):

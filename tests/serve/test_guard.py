@@ -19,6 +19,7 @@ from edgeveil.serve.trial import HONEST, Bench, GuardedTarget, honest_sessions
 from edgeveil.serve.wire import Query
 
 NODES = np.arange(60)
+MANY = {"cross_readings": 1000, "cross_readings_all": 1000}  # so that the detectors alone decide
 
 
 def bench(release: ev.Release, **settings: Any) -> Bench:
@@ -158,7 +159,7 @@ def test_forgiving_starts_anew(plain_release: ev.Release) -> None:
 
 
 def test_over_http_with_review_list_and_restart(live: Callable[..., Any], plain_release: ev.Release) -> None:
-    server = live(guard={"slow_seconds": 0.0})
+    server = live(guard={"slow_seconds": 0.0, **MANY})
     key = server.key()
 
     def probe(where: Any, head: dict[str, str], node: int) -> Any:
@@ -173,7 +174,7 @@ def test_over_http_with_review_list_and_restart(live: Callable[..., Any], plain_
     listed = server.service.watch.reviews()
     assert {row["action"] for row in listed} == {"review", "refuse"} and {row["tenant"] for row in listed} == {"bob"}
     server.stop()
-    again = live(guard={"slow_seconds": 0.0})
+    again = live(guard={"slow_seconds": 0.0, **MANY})
     assert probe(again, key, 40).status_code == 429  # scores survive a restart
     again.service.watch.clear(listed[0]["key_id"])
     assert probe(again, key, 41).status_code == 200
@@ -181,7 +182,7 @@ def test_over_http_with_review_list_and_restart(live: Callable[..., Any], plain_
 
 
 def test_refused_probes_cost_no_quota(live: Callable[..., Any], plain_release: ev.Release) -> None:
-    server = live(guard={"slow_seconds": 0.0, "single_limit": 1})
+    server = live(guard={"slow_seconds": 0.0, **MANY, "single_limit": 1})
     key = server.key(queries=10)
     rows = np.asarray(plain_release.matrix.rows(np.arange(20)))
     ask = [{"nodes": [i], "features": (rows[[i]] * 1.001).tolist(), "answer": [70]} for i in range(20)]

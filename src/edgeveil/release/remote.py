@@ -130,6 +130,11 @@ class HttpTarget(Target):
                 parts = {name: archive[name] for name in archive.files}
         except (ValueError, OSError, EOFError) as error:
             raise TargetError(f"{self._client.base_url} answered something that is not npz: {error}") from error
+        if "alone" in parts:
+            raise TargetError(
+                f"{self._client.base_url} answers each node as if its own row alone had changed, so this attack sees "
+                "nothing of edges; that is the server's bound on questions, not a property of the model"
+            )
         self._received += len(parts.get("nodes", ()))
         if "labels" in parts:
             return np.asarray(parts["labels"], np.float64 if self._sparse_labels else np.int64)

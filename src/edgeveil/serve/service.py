@@ -141,7 +141,7 @@ class Service:
         found, total = recoverable_edges(engine.release, questions)
         said = "any number of cross-readings" if questions is None else f"{questions} cross-readings of every node"
         log.warning(
-            "changed features are open on a release without a sound guarantee: %s (guard.cross_readings, "
+            "changed features are open and this release has no sound guarantee: %s (guard.cross_readings, "
             "cross_readings_all) recover about %d of %d edges, and similar answers hint at more. What holds against "
             "any number of tenants is a release with a sound guarantee: edgeveil release --defence lapgraph",
             said, found, total,
@@ -228,14 +228,14 @@ class Service:
         await self.leases.take(key.tenant, engine.name, counted, engine.num_nodes)
         alone = False
         try:
-            decision = await self._judge(key, engine, query, change, asked)
-            if decision.delay:
-                await asyncio.sleep(decision.delay)
             if change is not None and self.is_bounded(engine):
                 alone = await asyncio.to_thread(self.readings.take, key.tenant, change, asked) == "alone"
             if alone and change is not None:
-                logits = await self._run(engine.alone, asked, change)
+                decision, logits = PASS, await self._run(engine.alone, asked, change)
             else:
+                decision = await self._judge(key, engine, query, change, asked)
+                if decision.delay:
+                    await asyncio.sleep(decision.delay)
                 logits = await self._run(engine.answer, query, change)
         except BaseException:
             self.leases.undo(key.tenant, engine.name, counted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -120,7 +121,10 @@ def audit(
     if target is None and (other or train).num_nodes < count:
         few = other or train
         say(f"{few.name} has {few.num_nodes} nodes, fewer than {count}: all of them are attacked")
-    with RunProgress(kept=out) as progress:
+    with ExitStack() as stack:
+        progress = stack.enter_context(RunProgress(kept=out))
+        if hasattr(target, "close"):
+            stack.callback(target.close)
         found = run_audit(
             train, target=target, target_name=name, inference_graph=other, executor=executor, workers=workers,
             keep=out / "store.sqlite", progress=progress, command=command_line(sys.argv[1:]),

@@ -70,7 +70,7 @@ def server(home: Path) -> Iterator[tuple[str, str]]:
     """`edgeveil serve` on a loopback socket, with a key; answers are logits and the guard is off."""
     pytest.importorskip("fastapi")
     (home / "serve.toml").write_text('output = "logits"\nchanged_features = true\n[guard]\naction = "off"\n')
-    key = run("keys", "add", "owner", "--state", "state", cwd=home).stdout.strip()
+    key = run("keys", "add", "reviewer", "--state", "state", cwd=home).stdout.strip()
     log = home / "serve.log"
     with log.open("w") as out:
         child = subprocess.Popen(

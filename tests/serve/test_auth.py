@@ -37,6 +37,13 @@ def test_limits_belong_to_the_tenant_and_stay(ledger: Ledger) -> None:
     assert ledger.account("tenant:eve").cap == 0  # no right to spend epsilon unless given
 
 
+@pytest.mark.parametrize("name", ["owner", "Owner"])
+def test_the_data_owner_is_no_tenant(ledger: Ledger, name: str) -> None:
+    """What is recorded for the owner is held against no tenant's cap, so no key may carry that name."""
+    with pytest.raises(InputError, match="data owner"):
+        KeyStore(ledger.database).add(name)
+
+
 @pytest.mark.parametrize("text", ["", "ev_", "ev_0123456789abcdef_" + "a" * 43, "x" * 500, "ev_é"])
 def test_nonsense_is_unknown(ledger: Ledger, text: str) -> None:
     store = KeyStore(ledger.database)

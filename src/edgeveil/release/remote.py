@@ -9,6 +9,7 @@ import io
 import os
 import random
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,7 @@ class HttpTarget(Target):
     ) -> None:
         super().__init__()
         self._client = _client(url, key or os.environ.get(KEY_VARIABLE), timeout)
+        self._close = weakref.finalize(self, self._client.close)
         self._snapshot, self._pause, self._retries, self._sleep = snapshot, pause, retries, sleep
         self._max_queries = max_queries
         self._last = 0.0
@@ -90,8 +92,8 @@ class HttpTarget(Target):
         return out
 
     def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
+        """Close the connection; a target that is no longer used closes its own."""
+        self._close()
 
     def __enter__(self) -> HttpTarget:
         return self

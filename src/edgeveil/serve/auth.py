@@ -16,6 +16,7 @@ from sqlalchemy import text
 from edgeveil.errors import InputError
 from edgeveil.privacy.ledger import chain
 from edgeveil.privacy.ledger.database import Database
+from edgeveil.privacy.ledger.ledger import OWNER
 from edgeveil.privacy.ledger.units import UNLIMITED, to_units
 from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import Problem
@@ -99,6 +100,10 @@ class KeyStore:
             raise InputError(f"unknown role {role!r}; use one of {', '.join(ROLES)}")
         if not _TENANT.fullmatch(tenant):
             raise InputError(f"tenant {tenant!r} must be 1 to 80 letters, digits or ._@-")
+        if tenant.lower() == OWNER:
+            raise InputError(
+                f"{tenant!r} is the data owner, whose epsilon has no cap of its own; choose another tenant"
+            )
         if days is not None and not 0 < days <= 36_500:
             raise InputError(f"a key lives between 0 and 36500 days, got {days:g}")
         if queries is not None and not 0 <= queries <= UNLIMITED:

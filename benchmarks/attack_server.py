@@ -127,7 +127,7 @@ class Bob:
     def ask(self, nodes: Any, rows: Any, answer: Any) -> Any:
         """Logits (or labels) of `answer`, or None when the server refuses or answers each node alone."""
         buffer = io.BytesIO()
-        np.savez(buffer, nodes=nodes, features=rows, answer=answer)
+        np.savez_compressed(buffer, nodes=nodes, features=rows, answer=answer)
         headers = {
             "authorization": f"Bearer {self.keys[self.turn % len(self.keys)]}",
             "content-type": NPZ,
@@ -154,6 +154,7 @@ class Bob:
         got = self.client.post(f"{self.server.url}/v1/predict", headers=headers, content=buffer.getvalue())
         if got.status_code in (403, 429):
             return None
+        got.raise_for_status()
         with np.load(io.BytesIO(got.content)) as arrays:
             return np.array(arrays["values"])
 
@@ -274,7 +275,7 @@ def own_rows(scene: Scene, bob: Bob) -> Any:
     """What each node shows of changes of its own row: similar reactions, where no node may see another's change."""
     parts = [scene.base[scene.nodes]]
     for _ in range(16):
-        sent = scene.features[scene.nodes] + scene.rng.standard_normal(scene.features.shape[1])
+        sent = scene.features[scene.nodes] + np.clip(scene.rng.standard_normal(scene.features.shape[1]), -2, 2)
         got = bob.alone(scene.nodes, sent)
         if got is not None:
             parts.append(got - scene.base[scene.nodes])

@@ -242,7 +242,10 @@ def test_facts_metrics_and_audit_log(live: Callable[..., Any], noisy_release: ev
     model = server.client.get("/v1/model", headers=key).json()
     assert (model["num_nodes"], model["num_features"], model["num_classes"]) == (80, 12, 3)
     server.post("/v1/predict", {**key, "x-request-id": "mine-1"}, json={"nodes": [0]})
+    server.key("carol", queries=77)
     text = server.client.get("/metrics", headers=key).text
+    assert 'edgeveil_queries_limit{tenant="carol"} 77.0' in text and "edgeveil_connections 1.0" in text
+    assert "edgeveil_queue_waiting 0.0" in text and "edgeveil_queue_limit 64.0" in text
     assert 'edgeveil_epsilon_spent{account="edges:graph"} 2.0' in text
     assert 'edgeveil_requests_total{route="/v1/predict",status="200"} 1.0' in text
     lines = [json.loads(line) for line in server.settings.audit_path.read_text().splitlines()]

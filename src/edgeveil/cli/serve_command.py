@@ -27,6 +27,9 @@ def serve(
     epsilon_cap: Annotated[float | None, typer.Option(help="Epsilon the released edges may cost in total.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate chain.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM private key.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that share the port and the ledger; default 1.")
+    ] = None,
     insecure_demo: Annotated[
         bool, typer.Option("--insecure-demo", help="Serve a release with seeded noise, which is not private.")
     ] = False,
@@ -44,7 +47,7 @@ def serve(
     given = {
         "release": release, "state": state, "ledger": ledger, "host": host, "port": port, "output": output,
         "decimals": decimals, "top_k": top_k, "epsilon_cap": epsilon_cap, "tls_cert": tls_cert, "tls_key": tls_key,
-        "insecure_demo": insecure_demo or None,
+        "insecure_demo": insecure_demo or None, "workers": workers,
     }  # fmt: skip
     settings = load_settings(config, **given)
     from edgeveil.serve.server import run

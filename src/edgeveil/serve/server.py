@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import uvicorn
@@ -11,6 +12,7 @@ from edgeveil.serve.app import create_app
 from edgeveil.serve.config import Settings
 from edgeveil.serve.connections import Connections, connection_class
 from edgeveil.serve.listener import listen
+from edgeveil.serve.workers import run_workers
 
 __all__ = ["make_server", "run"]
 
@@ -30,7 +32,7 @@ def make_server(settings: Settings, release: Any = None) -> uvicorn.Server:
     register = Connections(
         settings.max_connections, settings.address_connections, trusted=tuple(settings.trusted_proxies)
     )
-    app.state.connections = register
+    app.state.service.connections = register.__len__
     config = uvicorn.Config(
         app, host=settings.host, port=settings.port, http=connection_class(register, settings.header_timeout),
         ws="none", proxy_headers=False, timeout_keep_alive=settings.keep_alive, access_log=False,
@@ -41,12 +43,24 @@ def make_server(settings: Settings, release: Any = None) -> uvicorn.Server:
 
 
 def run(settings: Settings) -> None:
-    """Serve until interrupted."""
-    server = make_server(settings)
+    """Serve until interrupted, in one process or several."""
+    server = make_server(settings) if settings.workers == 1 else None
     listener = listen(settings.host, settings.port)
     scheme = "https" if settings.tls_cert is not None else "http"
     port = listener.getsockname()[1]
     print(f"serving {settings.release} on {scheme}://{settings.host}:{port}", flush=True)
+    if server is None:
+        run_workers(settings.workers, _work, settings.model_dump(exclude_unset=True), listener)
+    else:
+        _serve(server, listener)
+
+
+def _work(given: dict[str, Any], listener: socket.socket) -> None:
+    """One of several processes."""
+    _serve(make_server(Settings(**given)), listener)
+
+
+def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
     server.run(sockets=[listener])
     if not server.started:
         raise UsageError("the server did not start; the log above says why")

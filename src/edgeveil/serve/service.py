@@ -25,7 +25,7 @@ from edgeveil.privacy.ledger.database import Database
 from edgeveil.privacy.ledger.heads import HeadFile, last_logged
 from edgeveil.privacy.ledger.ledger import Spend
 from edgeveil.privacy.ledger.overlap import Bill
-from edgeveil.privacy.ledger.units import from_units
+from edgeveil.privacy.ledger.units import UNLIMITED, from_units
 from edgeveil.release.release import Release
 from edgeveil.serve.auth import Key, KeyStore, key_id_of
 from edgeveil.serve.config import Settings
@@ -95,6 +95,7 @@ class Service:
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="inference")
         self._ready_answers: dict[str, Answer] = {}
         self._waiting = 0
+        self.connections: Callable[[], int] = lambda: 0
         self._opened = False
         self._ready_at = -math.inf
 
@@ -353,6 +354,10 @@ class Service:
             bill = bills.get(account.subject.removeprefix("edges:"), Bill())
             spent = math.inf if bill.unbounded else float(from_units(account.used))
             self.metrics.epsilon(account.subject, spent, float(from_units(account.cap)))
+        for account in self.ledger.accounts("queries"):
+            limit = None if account.cap >= UNLIMITED else account.cap
+            self.metrics.queries(account.subject.removeprefix("tenant:"), account.used, limit)
+        self.metrics.load(self._waiting, self.settings.queue, self.connections())
         return self.metrics.text()
 
 

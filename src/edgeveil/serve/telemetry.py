@@ -34,6 +34,11 @@ class Metrics:
         self._spent = Gauge("edgeveil_epsilon_spent", "Epsilon charged.", ["account"], **mine)
         self._cap = Gauge("edgeveil_epsilon_cap", "Epsilon that may be charged.", ["account"], **mine)
         self._ledger = Counter("edgeveil_ledger_failures", "Requests refused because the ledger failed.", **mine)
+        self._queries = Gauge("edgeveil_queries_leased", "Queries taken out of a tenant's limit.", ["tenant"], **mine)
+        self._limit = Gauge("edgeveil_queries_limit", "A tenant's limit; absent without one.", ["tenant"], **mine)
+        self._queue = Gauge("edgeveil_queue_waiting", "Inferences waiting or running.", **mine)
+        self._queue_limit = Gauge("edgeveil_queue_limit", "Inferences that may wait.", **mine)
+        self._connections = Gauge("edgeveil_connections", "Open connections.", **mine)
         self._sources = {source: self._rows.labels(source) for source in ("stored", "computed")}
         self._children: dict[tuple[str, int], tuple[Any, Any]] = {}
 
@@ -62,6 +67,18 @@ class Metrics:
         """The state of one epsilon account."""
         self._spent.labels(account).set(spent)
         self._cap.labels(account).set(cap)
+
+    def queries(self, tenant: str, leased: int, limit: int | None) -> None:
+        """The state of one tenant's quota."""
+        self._queries.labels(tenant).set(leased)
+        if limit is not None:
+            self._limit.labels(tenant).set(limit)
+
+    def load(self, waiting: int, queue: int, connections: int) -> None:
+        """How busy this process is."""
+        self._queue.set(waiting)
+        self._queue_limit.set(queue)
+        self._connections.set(connections)
 
     def text(self) -> bytes:
         """The exposition format."""

@@ -13,11 +13,12 @@ from edgeveil.audits.cells import label, summarise
 from edgeveil.errors import StorageError
 from edgeveil.report.audit_data import AuditData, read_audit, write_audit
 from edgeveil.report.collect import heatmaps, references
-from edgeveil.report.figures import baselines, epsilon_plot
+from edgeveil.report.figures import epsilon_plot, tradeoff_plot
+from edgeveil.report.judged import Baselines, baselines, best_defence, judged, sweet_spot
 from edgeveil.report.page import render, write_report
 from edgeveil.report.style import DARK, LIGHT
 from edgeveil.report.terminal import table_rows
-from edgeveil.report.verdict import best_defence, sweet_spot, verdict
+from edgeveil.report.verdict import verdict
 
 
 def row(
@@ -26,8 +27,15 @@ def row(
     status = {"none": "none", "gp-t": "refuted"}.get(defence, "sound")
     base = {"defence": defence, "epsilon": epsilon, "model": "gcn", "status": status, "attack": attack, "belief": "k",
             "degree": "unconstrained", "seed": 0, "utility": utility, "auc": 0.9, "average_precision": recall,
-            "precision": recall, "recall": recall, "f1": recall, "tpr_at_fpr_001": recall, "queries": 0}  # fmt: skip
+            "precision": recall, "recall": recall, "f1": recall, "tpr_at_fpr_001": recall, "queries": 0, "n_edges": 90, "chance": 0.05,
+            "baseline_majority": 0.4, "baseline_edge_free": 0.6}  # fmt: skip
     return base | more
+
+
+def gain(defence: str, epsilon: float, value: float, half: float | None, nodes: int = 500) -> dict[str, Any]:
+    low, high = (None, None) if half is None else (value - half, value + half)
+    return {"defence": defence, "epsilon": epsilon, "value": value, "low": low, "high": high, "runs": 3, "nodes": nodes,
+            "against": "mlp"}  # fmt: skip
 
 
 @pytest.fixture
@@ -59,6 +67,10 @@ def audit() -> AuditData:
         homophily=[{"class": 0, "share": 0.8, "nodes": 20}],
         heatmaps=[{"title": "gain", "alpha": [0, 1], "delta": [0, 1], "values": [[0.0, 1.0], [2.0, 3.0]]}],
         citations=["Wu et al. 2022"],
+        gains=[
+            gain("lapgraph", 1.0, -0.3, 0.02), gain("lapgraph", 8.0, 0.15, 0.02), gain("lpgnet-2", 4.0, 0.12, 0.02),
+        ],
+        baselines={"mlp": 0.6, "mlp_low": 0.58, "mlp_high": 0.62},
     )  # fmt: skip
 
 
@@ -75,10 +87,10 @@ def test_runs_are_averaged() -> None:
 
 
 def test_the_sweet_spot_needs_both_sides_and_the_best_must_be_sound(audit: AuditData) -> None:
-    cells = summarise(audit.rows)
-    bare, mlp = baselines(cells)
-    sweet = {c.label for c in cells if sweet_spot(c, bare, mlp)}
-    assert sweet == {"LapGraph ε=8", "LPGNet-2 ε=4", "GP-t ε=1"}
+    cells = judged(audit)
+    bare, _ = baselines(cells)
+    sweet = {c.label for c in cells if sweet_spot(c, bare)}
+    assert sweet == {"LapGraph ε=8", "LPGNet-2 ε=4"}
     best = best_defence(cells)
     assert best is not None and best.label == "LPGNet-2 ε=4"
 
@@ -87,7 +99,7 @@ def test_an_epsilon_in_another_unit_is_never_ranked(audit: AuditData) -> None:
     """It would win here: most useful, nothing found. But its epsilon says nothing of one undirected edge."""
     unit = "the two list entries of one edge, given the length of every list"
     audit.rows.append(row("gp-sound", 1.0, 0.9, 0.0) | {"unit": unit})
-    cells = summarise(audit.rows)
+    cells = judged(audit)
     best = best_defence(cells)
     assert best is not None and best.label == "LPGNet-2 ε=4"
     assert any(f"GP-sound is left out of the comparison: its epsilon is for {unit}" in w for w in verdict(audit, cells))
@@ -98,7 +110,7 @@ def test_an_epsilon_in_another_unit_is_never_ranked(audit: AuditData) -> None:
 
 
 def test_the_verdict_speaks_plainly(audit: AuditData) -> None:
-    lines = verdict(audit, summarise(audit.rows))
+    lines = verdict(audit, judged(audit))
     assert "gives away 80 % of the edges among 60 nodes" in lines[0]
     assert "LPGNet-2 at ε = 4 keeps 90 % of the GCN's utility" in lines[1] and "12 %" in lines[1]
     assert any("GP-t claims" in line for line in lines) and any("thin" in line for line in lines)
@@ -107,19 +119,63 @@ def test_the_verdict_speaks_plainly(audit: AuditData) -> None:
 def test_a_delta_is_shown_wherever_the_guarantee_is(audit: AuditData) -> None:
     for item in audit.rows:
         item["delta"] = 1e-6 if item["defence"] == "lpgnet-2" else 0.0 if item["status"] == "sound" else None
-    assert "LPGNet-2 at ε = 4 and δ = 1e-06 keeps" in verdict(audit, summarise(audit.rows))[1]
+    assert "LPGNet-2 at ε = 4 and δ = 1e-06 keeps" in verdict(audit, judged(audit))[1]
     page = render(audit)
     assert page.count('<span class="tag sound">sound, δ = 1e-06</span>') == 1 == page.count("sound, δ")
 
 
 def test_when_the_mlp_is_as_good_the_graph_is_not_used() -> None:
     data = AuditData(graph={"name": "g", "nodes": 9}, rows=[row("none", None, 0.6, 0.9), row("mlp", 0.0, 0.6, 0.0)])
-    assert any("do not use the graph" in line for line in verdict(data, summarise(data.rows)))
+    assert any("No defence with a sound guarantee" in line for line in verdict(data, judged(data)))
+
+
+def test_inside_the_noise_no_release_is_starred(audit: AuditData) -> None:
+    audit.gains = [gain("lapgraph", 8.0, 0.15, 0.16), gain("lpgnet-2", 4.0, 0.12, 0.13)]
+    cells = judged(audit)
+    assert best_defence(cells) is None
+    assert any("no evidence that the graph helps" in line for line in verdict(audit, cells))
+    assert "★" not in "".join(cell for line in table_rows(audit, cells)[1] for cell in line)
+    assert "--defence mlp" not in render(audit)  # no source is known, so no command is made up
+    audit.settings["source"] = "toy"
+    assert "edgeveil release toy --defence mlp --out" in render(audit)
+
+
+def test_one_run_few_test_nodes_or_few_edges_decide_nothing(audit: AuditData) -> None:
+    audit.gains = [gain("lpgnet-2", 4.0, 0.12, None)]
+    assert any("One run cannot tell" in line for line in verdict(audit, judged(audit)))
+    audit.gains = [gain("lpgnet-2", 4.0, 0.12, None, nodes=12)]
+    assert any("Too few test nodes (12" in line for line in verdict(audit, judged(audit)))
+    audit.gains = [gain("lpgnet-2", 4.0, 0.12, 0.01)]
+    assert best_defence(judged(audit)) is not None
+    for line in audit.rows:
+        line["n_edges"] = 4
+    assert best_defence(judged(audit)) is None
+
+
+def test_of_two_that_leak_equally_the_more_useful_is_named_with_what_separates_them(audit: AuditData) -> None:
+    audit.rows.append(row("lpgnet-2", 1.0, 0.66, 0.12, "lsa2-attr"))
+    audit.gains.append(gain("lpgnet-2", 1.0, 0.06, 0.02))
+    cells = judged(audit)
+    best = best_defence(cells)
+    assert best is not None and best.label == "LPGNet-2 ε=4"
+    line = next(line for line in verdict(audit, cells) if "separates them" in line)
+    assert line.startswith("LPGNet-2 ε=1") and "2.7 %" in line and "54.6 %" in line
+    allowed = {c.label: c.allowed for c in cells}
+    assert allowed["LPGNet-2 ε=1"] == pytest.approx(0.01 * math.e) and allowed["no defence"] == allowed["GP-t ε=1"] == 1
+
+
+def test_baselines_stand_in_table_figure_and_text(audit: AuditData) -> None:
+    known = {name: value for name, value, _ in Baselines(audit).table()}
+    assert known["majority class"] == "0.400" and known["MLP"] == "0.600 [0.580, 0.620]" and known["chance"] == "5 %"
+    page = render(audit)
+    assert ">0.600 [0.580, 0.620]</td>" in page and "guessing finds 5 %" in page
+    plot = tradeoff_plot(judged(audit), Baselines(audit))
+    assert plot is not None and "majority class" in plot.svg and "guessing" in plot.svg
 
 
 def test_a_twin_says_so(audit: AuditData) -> None:
     audit.graph["is_twin"] = True
-    assert any("synthetic twin" in line for line in verdict(audit, summarise(audit.rows)))
+    assert any("synthetic twin" in line for line in verdict(audit, judged(audit)))
     assert "synthetic twin" in render(audit)
 
 
@@ -218,7 +274,7 @@ def test_every_part_of_the_issue_is_on_the_page(audit: AuditData) -> None:
 def test_an_existing_model_is_not_compared(audit: AuditData) -> None:
     audit.rows = [row("unknown", None, math.nan, 0.3, "lsa2-attr", n_edges=12) | {"utility": None, "status": "none"}]
     audit.settings["existing"] = True
-    lines = verdict(audit, summarise(audit.rows))
+    lines = verdict(audit, judged(audit))
     assert lines[0].startswith("This model gives away 30 % of the edges among 60 nodes to someone who asks nothing")
     assert "only 12 true edges" in lines[1] and not any("--runs" in line for line in lines)
     page = render(audit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from edgeveil.graph.catalog import names
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import check_scaling
 from edgeveil.graph.splits import apply_split
+from edgeveil.metrics.node_scores import imbalanced
 from edgeveil.models.own_models import model_name
 from edgeveil.models.presets import preset
 from edgeveil.registry import canonical
@@ -35,19 +36,22 @@ from edgeveil.seeds import derive
 __all__ = [
     "DEFAULT_ATTACKS",
     "DEFAULT_DEFENCES",
+    "DEFAULT_SPLIT",
     "MIN_EDGES",
     "AuditPlan",
     "Found",
     "attack_configs",
     "check_plan",
     "graphs_of",
+    "judged_by",
     "make_plan",
     "run_audit",
     "with_default_split",
 ]
 
-DEFAULT_DEFENCES = ("none", "mlp", "edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-t")
+DEFAULT_DEFENCES = ("none", "mlp", "feature-graph", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-t", "veil-counts")
 DEFAULT_ATTACKS = ("linkteller", "linkteller-grouped", "lsa2-post", "lsa2-attr")
+DEFAULT_SPLIT = "50:25:25"
 MIN_EDGES = 30  # fewer true edges among the attacked nodes make every share a coin toss
 
 
@@ -71,6 +75,9 @@ class AuditPlan:
     setting: str | None = None
     utility: str | None = None
     scaling: str = "auto"
+    split: str | None = None  # a rule by which every run draws its own split; None: the graph's masks
+    split_seed: int = 0
+    attacked_runs: int | None = None  # the first so many runs are attacked, the others only trained; None: all
 
     def cells(self) -> Iterator[tuple[str, float | None, int]]:
         """Every release to train: defence, epsilon (None where it takes none), seed."""
@@ -84,12 +91,15 @@ class AuditPlan:
 
     def config(self, graphs: Mapping[str, Graph], defence: str, epsilon: float | None, seed: int) -> RunConfig:
         """One run."""
-        names = list(graphs)
+        names, run = list(graphs), seed - self.seed
+        attacked = self.attacked_runs is None or run < self.attacked_runs
+        attacks = attack_configs(self, seed) if attacked else ()
         return RunConfig(
-            dataset=names[-1], train_on=names[0] if len(names) > 1 else None, split="given", setting=self.setting,
+            dataset=names[-1], train_on=names[0] if len(names) > 1 else None, split=self.split or "given",
+            split_seed=self.split_seed + run if self.split else 0, setting=self.setting,
             defence=defence, epsilon=epsilon, model="mlp" if defence == "mlp" else self.model,
             preset=self._preset(defence, epsilon), seed=seed, utility=self.utility, scaling=self.scaling,
-            attacks=attack_configs(self, seed), details=True,
+            attacks=attacks, details=True,
         )  # fmt: skip
 
     def _preset(self, name: str, epsilon: float | None) -> str:
@@ -167,7 +177,14 @@ def run_audit(
 
 def with_default_split(graph: Graph, seed: int = 0) -> Graph:
     """Own graphs come without masks: half of the labelled nodes train, a quarter each validates and tests."""
-    return graph if graph.y is None or graph.masks is not None else apply_split(graph, "50:25:25", seed)
+    return graph if graph.y is None or graph.masks is not None else apply_split(graph, DEFAULT_SPLIT, seed)
+
+
+def judged_by(plan: AuditPlan, graph: Graph) -> AuditPlan:
+    """The plan with macro-F1 as its utility where the classes are imbalanced and no metric was asked for."""
+    if plan.utility is None and graph.y is not None and not graph.multilabel and imbalanced(graph.y):
+        return replace(plan, utility="macro_f1")
+    return plan
 
 
 def check_plan(plan: AuditPlan, graph: Graph) -> None:
@@ -190,7 +207,7 @@ def check_plan(plan: AuditPlan, graph: Graph) -> None:
     if bad:
         raise InputError(f"epsilon must be > 0, got {bad[0]:g}")
     for defence, epsilon, _ in plan.cells():
-        make_defence(defence, epsilon)
+        make_defence(defence, epsilon).check_size(graph)
     preset(plan.preset, graph.dataset, plan.model)
     for name in plan.attacks:
         ATTACKS.get(name)

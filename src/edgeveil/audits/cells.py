@@ -7,19 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edgeveil.audits.gains import Gain
+from edgeveil.privacy.bounds import tpr_bound
 from edgeveil.privacy.guarantee import ONE_EDGE
 from edgeveil.runs.rows import comparable
 
-__all__ = ["LEAKAGE_NOTE", "Cell", "label", "leakage", "summarise"]
+__all__ = ["FALSE_ALARMS", "LEAKAGE_NOTE", "Cell", "label", "leakage", "summarise"]
 
 Row = Mapping[str, Any]
 LEAKAGE_NOTE = (
     "These rows were measured by an older version, without leakage; recall at belief k stands in for it, where the "
     "number of named pairs may differ from the number of edges by the rounding of the density."
 )
+FALSE_ALARMS = 0.01
 NAMES = {
     "none": "no defence",
     "mlp": "MLP (no graph)",
+    "feature-graph": "feature graph (no edge)",
     "edgerand": "EdgeRand",
     "lapgraph": "LapGraph",
     "graphprivatizer": "GraphPrivatizer",
@@ -50,6 +54,34 @@ class Cell:
     runs: int
     delta: float | None = None
     unit: str = ONE_EDGE
+    edges: int = 0  # true edges among the attacked pairs, all attacked runs together
+    gain: Gain | None = None  # over what can be had without edges, with its noise
+
+    @property
+    def edge_free(self) -> bool:
+        """Whether no edge was read: a baseline, not a defence."""
+        return self.status == "sound" and self.epsilon == 0
+
+    @property
+    def candidate(self) -> bool:
+        """Whether it could be recommended: a sound, finite epsilon for one undirected edge."""
+        finite = self.epsilon is not None and 0 < self.epsilon < math.inf
+        return self.status == "sound" and self.comparable and finite
+
+    @property
+    def allowed(self) -> float:
+        """Share of the edges that the guarantee lets an attacker find at 1 % false alarms, whatever the attack.
+
+        For an edge that a coin decided (see `privacy.bounds`); 1 where nothing is promised for one edge.
+        """
+        if self.status != "sound" or not self.comparable or self.epsilon is None:
+            return 1.0
+        return tpr_bound(self.epsilon, FALSE_ALARMS, self.delta or 0.0)
+
+    @property
+    def leakage_error(self) -> float:
+        """Standard error of the leakage over the true edges that were attacked; NaN where their number is unknown."""
+        return math.sqrt(self.leakage * (1 - self.leakage) / self.edges) if self.edges else math.nan
 
     @property
     def comparable(self) -> bool:
@@ -99,8 +131,9 @@ def summarise(rows: Sequence[Row]) -> list[Cell]:
 
 def _cell(defence: str, epsilon: float | None, model: str, members: Sequence[Row]) -> Cell:
     by_attack: dict[str, list[Row]] = {}
-    for row in members:
-        by_attack.setdefault(row["attack"], []).append(row)
+    for row in members:  # runs that were added to judge the utility have no attack
+        if row["attack"] is not None or not any(r["attack"] for r in members):
+            by_attack.setdefault(row["attack"] or "", []).append(row)
     found = {attack: _mean([leakage(r) for r in part]) for attack, part in by_attack.items()}
     worst = max(found, key=lambda a: -1.0 if math.isnan(found[a]) else found[a])
     part = by_attack[worst]
@@ -109,7 +142,7 @@ def _cell(defence: str, epsilon: float | None, model: str, members: Sequence[Row
         epsilon=epsilon,
         model=model,
         status=str(members[0].get("status")),
-        utility=_mean([r.get("utility") for r in members]),
+        utility=_mean(list({r.get("seed"): r.get("utility") for r in members}.values())),
         leakage=found[worst],
         attack=worst,
         auc=_mean([r.get("auc") for r in part]),
@@ -117,5 +150,6 @@ def _cell(defence: str, epsilon: float | None, model: str, members: Sequence[Row
         queries=_mean([r.get("queries") for r in part]),
         runs=len({r.get("seed") for r in members}),
         unit=str(members[0].get("unit") or ONE_EDGE),
+        edges=sum(int(r.get("n_edges") or 0) for r in part),
         delta=max((r["delta"] for r in members if r.get("delta") is not None), default=None),
     )

@@ -23,7 +23,8 @@ __all__ = ["audit_store", "carry_over"]
 
 OLD_NAME = ".cells.jsonl"
 ASIDE = ".old"
-_GRID = ("defences", "epsilons", "runs", "seed")  # fields of a plan that its releases' old names left out
+# fields of a plan that its releases' old names left out, or did not know
+_GRID = ("defences", "epsilons", "runs", "seed", "split", "split_seed", "attacked_runs")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.audit_command import default_graph, with_split
+from edgeveil.cli.audit_command import default_graph
 from edgeveil.cli.common import (
     DataRoot,
     Edges,
@@ -32,12 +32,14 @@ from edgeveil.cli.common import (
     count_and_file,
     load_graph,
     numbers,
+    say,
     words,
     write_json_lines,
 )
 
 if TYPE_CHECKING:
     from edgeveil.audits.advise import Advice
+    from edgeveil.graph.graph import Graph
 
 
 def register(app: typer.Typer) -> None:
@@ -126,3 +128,13 @@ def _print(advice: Advice) -> None:
     screen.print(table)
     for line in advice.words:
         screen.print(f"• {line}")
+
+
+def with_split(graph: Graph, split_seed: int) -> Graph:
+    """The graph with masks; says so when they had to be drawn."""
+    from edgeveil.audits.audit import with_default_split
+
+    ready = with_default_split(graph, split_seed)
+    if ready is not graph:
+        say("no train/validation/test masks given: drawing 50:25:25 (choose with --split)")
+    return ready

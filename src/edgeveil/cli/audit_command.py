@@ -23,7 +23,6 @@ from edgeveil.cli.common import (
     ModelName,
     NodesOption,
     PresetName,
-    Runs,
     ScalingName,
     SeedOption,
     SplitName,
@@ -39,7 +38,6 @@ from edgeveil.cli.common import (
 from edgeveil.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from edgeveil.graph.graph import Graph
     from edgeveil.report.audit_report import Audit
 
 EXAMPLE = """Example: edgeveil audit cora --defence none,mlp,lapgraph,lpgnet-2 --epsilon 2,4,8 --runs 3 --out audit
@@ -54,14 +52,20 @@ def register(app: typer.Typer) -> None:
 def audit(
     graph: GraphName = None,
     defence: Annotated[str, typer.Option(help="Defences to try, comma separated.")] = (
-        "none,mlp,edgerand,lapgraph,lpgnet-1,lpgnet-2,gp-t"
+        "none,mlp,feature-graph,lapgraph,lpgnet-1,lpgnet-2,gp-t,veil-counts"
     ),
     model: ModelName = "gcn",
     epsilon: Annotated[str, typer.Option(help="Privacy budgets for one undirected edge, comma separated.")] = "1,2,4,8",
     attack: Annotated[str, typer.Option(help="Attacks, comma separated.")] = (
         "linkteller,linkteller-grouped,lsa2-post,lsa2-attr"
     ),
-    runs: Runs = 1,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Exactly so many runs, all attacked; default: what --minutes allows.")
+    ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0.01, help="Add runs, in up to four looks, until the verdict is decided or this is up."),
+    ] = 3.0,
     seed: SeedOption = 0,
     nodes: NodesOption = None,
     queries: Annotated[int, typer.Option(min=1, help="Query budget of linkteller-grouped.")] = 100,
@@ -113,7 +117,8 @@ def audit(
         graph, edges=edges, features=features, labels=labels, nodes=node_file, header=header, split=split,
         split_seed=split_seed, data_root=data_root, default=default,
     )  # fmt: skip
-    train = with_split(train, split_seed)
+    if train.y is not None and train.masks is None:
+        say("no train/validation/test masks given: every run draws 50:25:25 (choose with --split)")
     other = None if inference is None else load_graph(inference, data_root=data_root)
     target, name = open_model(other or train, release, url, key, callable_, model_features)
     if target is not None and edges is not None:
@@ -128,8 +133,10 @@ def audit(
         found = run_audit(
             train, target=target, target_name=name, inference_graph=other, executor=executor, workers=workers,
             keep=out / "store.sqlite", progress=progress, command=command_line(sys.argv[1:]),
-            defences=words(defence), epsilons=numbers(epsilon), model=model, attacks=words(attack), runs=runs,
+            defences=words(defence), epsilons=numbers(epsilon), model=model, attacks=words(attack), runs=runs or 1,
             seed=seed, nodes=count, queries=queries, preset=preset, scaling=scaling, setting=setting,
+            split_seed=split_seed, minutes=minutes if runs is None else None, tell=say,
+            source=source_words(graph or default, edges, features, labels, node_file, split),
         )  # fmt: skip
     _show(found, out, json_file)
     if exposed is not None:
@@ -154,14 +161,18 @@ def default_graph(data_root: Path | None) -> str:
     return "cora"
 
 
-def with_split(graph: Graph, split_seed: int) -> Graph:
-    """The graph with masks; says so when they had to be drawn."""
-    from edgeveil.audits.audit import with_default_split
-
-    ready = with_default_split(graph, split_seed)
-    if ready is not graph:
-        say("no train/validation/test masks given: drawing 50:25:25 (choose with --split)")
-    return ready
+def source_words(
+    graph: str | None,
+    edges: Path | None,
+    features: Path | None,
+    labels: Path | None,
+    nodes: Path | None,
+    split: str | None,
+) -> str:
+    """How the next command names the same graph."""
+    files = {"--edges": edges, "--features": features, "--labels": labels, "--nodes": nodes, "--split": split}
+    named = [] if graph is None else [graph]
+    return shlex.join([*named, *(word for name, value in files.items() if value for word in (name, str(value)))])
 
 
 def command_line(words: list[str]) -> str:

@@ -65,6 +65,10 @@ class Defence(ABC):
     def release(self, job: Job) -> Release:
         """Train under this defence and return what may be published."""
 
+    def check_size(self, graph: Graph) -> None:
+        """Refuse at once, by counts alone, a graph whose release would not fit this machine; by default none."""
+        del graph
+
     def renewal(self, seed: int | None = None) -> Renewal:
         """How a release of this defence answers for another graph; refused unless the method proves a way."""
         raise InputError(

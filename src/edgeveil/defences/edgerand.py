@@ -94,6 +94,10 @@ class EdgeRand(EdgeMechanism):
         """The chance that a bit lies, 1/(e^eps + 1), as an exact real number."""
         return logistic(exact(check_epsilon(self.epsilon)))
 
+    def check_size(self, graph: Graph) -> None:
+        """The expected output against the memory that is free."""
+        _check_size(graph, check_epsilon(self.epsilon), None)
+
     def perturb(self, graph: Graph, seed: Seed = None, *, memory: int | None = None) -> Graph:
         """The graph with every pair's bit randomised; no seed means secure, exact noise.
 

@@ -87,7 +87,7 @@ class EdgeBucketResponse(BucketResponse):
 
     def entries(self, graph: Graph, noise: Noise) -> tuple[Int, Int]:
         """Lists of noisy lengths."""
-        self._check_size(graph)
+        self.check_size(graph)
         a, n = graph.adjacency, graph.num_nodes
         length = self.lengths(np.diff(a.indptr).astype(np.int64), n, noise)
         return resized(a.indptr.astype(np.int64), a.indices.astype(np.int64), length, n, noise)
@@ -98,7 +98,7 @@ class EdgeBucketResponse(BucketResponse):
         out: Int = np.clip(noisy, 0, num_nodes - 1)
         return out
 
-    def _check_size(self, graph: Graph) -> None:
+    def check_size(self, graph: Graph) -> None:
         """Noise fills lists by scale/2 entries a node on average; refuse by sizes alone what would not fit."""
         filled = graph.num_nodes * min(float(1 / self.length_epsilon), graph.num_nodes)
         need = filled * _BYTES_PER_ENTRY

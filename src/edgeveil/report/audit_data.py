@@ -33,6 +33,8 @@ class AuditData:
     citations: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what attacks and releases remarked
+    gains: list[dict[str, Any]] = field(default_factory=list)  # defence, epsilon, gain over edge-free, its interval
+    baselines: dict[str, Any] = field(default_factory=dict)  # mlp, mlp_low, mlp_high
 
     def __repr__(self) -> str:
         return f"AuditData({self.graph['name']!r}: {len(summarise(self.rows))} releases, {len(self.rows):,} rows)"

@@ -5,21 +5,23 @@ from __future__ import annotations
 import html
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgeveil.audits.audit import check_plan, make_plan, run_audit, with_default_split
-from edgeveil.audits.cells import summarise
+from edgeveil.audits.audit import DEFAULT_SPLIT, check_plan, judged_by, make_plan, run_audit, with_default_split
 from edgeveil.audits.claim_checks import verify_plan
 from edgeveil.audits.existing_models import audit_existing
 from edgeveil.audits.exposed_edges import write_exposed
+from edgeveil.audits.gains import LOOKS
+from edgeveil.audits.looks import Looked, look_until_decided
 from edgeveil.audits.resume_files import audit_store, carry_over
 from edgeveil.errors import EdgeveilError, StorageError
 from edgeveil.graph.graph import Graph
 from edgeveil.report.audit_data import AuditData, write_audit
 from edgeveil.report.collect import audit_data
+from edgeveil.report.judged import judged
 from edgeveil.report.page import ordered, write_report
 from edgeveil.report.terminal import table_rows
 from edgeveil.report.verdict import verdict
@@ -46,7 +48,7 @@ class Audit:
     @property
     def verdict(self) -> list[str]:
         """The result in sentences, most important first."""
-        return verdict(self.data, summarise(self.data.rows))
+        return verdict(self.data, judged(self.data))
 
     def save(self, folder: str | Path) -> Path:
         """Write report.html, rows.jsonl and audit.json into a folder; returns the report's path."""
@@ -68,7 +70,7 @@ class Audit:
         return "\n".join([head, *(f"  {line}" for line in self.verdict)])
 
     def _repr_html_(self) -> str:
-        head, body = table_rows(self.data, ordered(summarise(self.data.rows)))
+        head, body = table_rows(self.data, ordered(judged(self.data)))
         lines = "".join(f"<p>{html.escape(line)}</p>" for line in self.verdict)
         titles = "".join(f"<th scope='col'>{html.escape(title)}</th>" for title in head)
         cells = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in body)
@@ -86,6 +88,9 @@ def audit(
     keep: str | Path | None = None,
     progress: Progress | None = None,
     command: str = "",
+    source: str | None = None,
+    minutes: float | None = None,
+    tell: Callable[[str], None] | None = None,
     **plan: Any,
 ) -> Audit:
     """Train the chosen defences over a grid of epsilon, attack each and compare.
@@ -93,7 +98,9 @@ def audit(
     `plan` takes the fields of `edgeveil.audits.audit.AuditPlan`: defences, epsilons, model, attacks, runs, seed, nodes,
     queries, preset, setting, scaling. `target`: attack this release or target instead of training anything; labels are
     then not needed. `keep`: a store for finished runs, readable by you only, with which an interrupted audit goes on.
-    `command` is quoted in the report.
+    `command` is quoted in the report; `source` is how the command line names the graph, for the commands at its end.
+    `minutes`: add runs, in at most four looks, until the verdict is decided or the time is up; without it there are
+    exactly `runs`. `tell` hears about each look. A graph without masks is split anew in every run.
     """
     wished = make_plan(plan)
     truth = inference_graph or graph
@@ -103,17 +110,30 @@ def audit(
         seconds = time.perf_counter() - started
         data = audit_data(wished, truth, records, seconds=seconds, command=command, existing=True)
         return Audit(truth, data, records)
-    trained = with_default_split(graph)
+    trained = with_default_split(graph, wished.split_seed)
+    if trained is not graph and inference_graph is None:
+        wished = replace(wished, split=DEFAULT_SPLIT)
     check_plan(wished, truth if inference_graph is not None else trained)
+    wished = judged_by(wished, truth)
     work = make_executor(executor, workers)
     with audit_store(keep) as store:
         carry_over(store, wished, trained, inference_graph)
-        found = run_audit(wished, trained, inference_graph, work, store, progress)
+        if minutes is None:
+            looked = Looked(run_audit(wished, trained, inference_graph, work, store, progress), wished.runs)
+        else:
+            looked = look_until_decided(
+                wished, trained, inference_graph, work, store, minutes=minutes, progress=progress, tell=tell
+            )
+    found, wished = looked.found, replace(wished, runs=looked.runs)
     if not found.records:
         raise EdgeveilError("every part of the audit failed:\n" + "\n".join(found.failures))
     checked = verify_plan(wished.defences, wished.epsilons, wished.seed)
     data = audit_data(
         wished, truth, found.records, failures=found.failures, verified=checked,
         seconds=time.perf_counter() - started, command=command,
+        more={
+            "looks": 1 if minutes is None else LOOKS, "stopped": looked.stopped, "model": wished.model,
+            "source": source or graph.name,
+        },
     )  # fmt: skip
     return Audit(truth, data, found.records)

@@ -13,12 +13,14 @@ import edgeveil
 from edgeveil.attacks.base import ATTACKS
 from edgeveil.audits.audit import AuditPlan
 from edgeveil.audits.cells import label, summarise
+from edgeveil.audits.gains import gain_rows, gains, interval, measurements
 from edgeveil.defences.base import DEFENCES
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
 from edgeveil.report.audit_data import AuditData
-from edgeveil.report.verdict import best_defence
+from edgeveil.report.judged import best_defence, judged
 from edgeveil.runs.records import Record
+from edgeveil.runs.rows import plain, with_edge_free
 
 __all__ = ["audit_data", "collect", "graph_facts", "heatmaps", "references", "versions"]
 
@@ -77,6 +79,7 @@ def audit_data(
     seconds: float = 0.0,
     command: str = "",
     existing: bool = False,
+    more: Mapping[str, Any] | None = None,
 ) -> AuditData:
     """The results of one plan with everything a reader needs to judge and to repeat them."""
     attacked = min(plan.nodes, graph.num_nodes)
@@ -90,6 +93,7 @@ def audit_data(
         "versions": versions(),
         "seconds": seconds,
         "existing": existing,
+        **(more or {}),
     }
     return collect(graph, records, settings=settings, failures=failures, verified=verified)
 
@@ -138,13 +142,14 @@ def collect(
     """Put the results of all releases together; curves show the first run of the most telling releases."""
     data = AuditData(
         graph=graph_facts(graph),
-        rows=[dict(row) for record in records for row in record.rows],
+        rows=with_edge_free(row for record in records for row in record.rows),
         settings=settings,
         homophily=class_homophily(graph),
         verified=[dict(v) for v in verified],
         failures=list(failures),
     )
     data.heatmaps = heatmaps(data.rows)
+    _judge(data, records, graph)
     first: dict[tuple[str, Any], Record] = {}
     for record in records:
         row = record.rows[0]
@@ -159,6 +164,17 @@ def collect(
     for key in _telling(data, first):
         _add_curves(data, key, first[key])
     return data
+
+
+def _judge(data: AuditData, records: Sequence[Record], graph: Graph) -> None:
+    """Gains over the edge-free baselines and the MLP's interval, from the answers for every test node."""
+    found = measurements(records, graph)
+    candidates = [(c.defence, c.epsilon) for c in summarise(data.rows) if c.candidate]
+    data.gains = gain_rows(gains(found, candidates, int(data.settings.get("looks", 1))))
+    mlp = next((one.key for one in found if one.key[0] == "mlp"), None)
+    if mlp is not None:
+        names = ("mlp", "mlp_low", "mlp_high")
+        data.baselines = plain(dict(zip(names, interval(found, mlp), strict=True)))
 
 
 def references(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -182,7 +198,7 @@ def _remarks(records: Sequence[Record]) -> list[str]:
 
 def _telling(data: AuditData, first: Mapping[tuple[str, Any], Record]) -> list[tuple[str, Any]]:
     """The undefended model, the MLP, the recommended release, and the most useful setting of other defences."""
-    cells = summarise(data.rows)
+    cells = judged(data)
     best = best_defence(cells)
     chosen = {k[0]: k for k in first if k[0] in ("none", "mlp")}
     for cell in [*([best] if best else []), *sorted(cells, key=lambda c: -np.nan_to_num(c.utility))]:

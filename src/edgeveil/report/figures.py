@@ -9,6 +9,7 @@ from typing import Any
 
 from edgeveil.audits.cells import Cell, label
 from edgeveil.report.audit_data import AuditData
+from edgeveil.report.judged import Baselines, baselines
 from edgeveil.report.style import GRID, MUTED, SOFT, canvas, ink_for, to_svg
 
 __all__ = ["Plot", "epsilon_plot", "percent", "tradeoff_plot"]
@@ -31,13 +32,7 @@ def percent(value: float | None, digits: int = 0) -> str:
     return "–" if value is None or math.isnan(value) else f"{100 * value:.{digits}f} %"
 
 
-def baselines(cells: Sequence[Cell]) -> tuple[Cell | None, Cell | None]:
-    """The undefended model and the MLP, the two corners of the trade-off."""
-    by_name = {c.defence: c for c in cells}
-    return by_name.get("none"), by_name.get("mlp")
-
-
-def tradeoff_plot(cells: Sequence[Cell]) -> Plot | None:
+def tradeoff_plot(cells: Sequence[Cell], known_as: Baselines | None = None) -> Plot | None:
     """Utility against leakage with the sweet-spot region: better than the MLP, leaking less than the bare GNN."""
     bare, mlp = baselines(cells)
     known = [c for c in cells if not math.isnan(c.leakage) and not math.isnan(c.utility)]
@@ -46,12 +41,16 @@ def tradeoff_plot(cells: Sequence[Cell]) -> Plot | None:
     with canvas("tradeoff", height=4.9) as (figure, axes):
         widest = max(c.leakage for c in known) or 1
         low, high = min(c.utility for c in known), max(c.utility for c in known)
+        if known_as is not None and not math.isnan(known_as.majority):
+            low, high = min(low, known_as.majority), max(high, known_as.majority)
         room = 0.08 * ((high - low) or 1)
         axes.set(xlim=(-0.03 * widest, 1.08 * widest), ylim=(low - room, high + 1.6 * room))
         if bare and mlp and bare.leakage > 0 and not math.isnan(mlp.utility):
             axes.fill_between([-1, bare.leakage], mlp.utility, high + 2 * room, color=SOFT, lw=0, zorder=0)
             axes.axhline(mlp.utility, color=MUTED, lw=1, ls=(0, (4, 3)))
             axes.axvline(bare.leakage, color=MUTED, lw=1, ls=(0, (4, 3)))
+            if known_as is not None:
+                _reference_lines(axes, known_as)
             axes.text(0.02, 0.98, "sweet spot", color=MUTED, transform=axes.transAxes, va="top", fontsize=9.5)
         for defence in dict.fromkeys(c.defence for c in known):
             _series(axes, [c for c in known if c.defence == defence])
@@ -66,10 +65,27 @@ def tradeoff_plot(cells: Sequence[Cell]) -> Plot | None:
         svg = to_svg(figure, "tradeoff", title, described)
     caption = (
         "Each point is one release; the number beside it, in its colour, is epsilon (left out where points crowd: the "
-        "numbers below have all). Up is more useful, left is more private. The sweet spot is above the MLP and left of "
-        "no defence. Hollow marks: the claimed epsilon is refuted."
+        "numbers below have all). Up is more useful, left more private. The sweet spot is above the MLP (dashed, with "
+        "its 95 % band) and left of no defence. Dotted: majority class, guessing and features alone. Hollow marks: the "
+        "claimed epsilon is refuted."
     )
     return Plot("tradeoff", title, svg, caption, ("release", "utility", "edges found", "by attack", "guarantee"), table)
+
+
+def _reference_lines(axes: Any, known: Baselines) -> None:
+    """The majority class, the MLP's interval, guessing and what features alone give."""
+    dotted: dict[str, Any] = {"color": MUTED, "lw": 1, "ls": (0, (1, 2))}
+    if not math.isnan(known.mlp_low):
+        axes.axhspan(known.mlp_low, known.mlp_high, color=MUTED, alpha=0.18, lw=0, zorder=0.5)
+    if not math.isnan(known.majority):
+        axes.axhline(known.majority, **dotted)
+        axes.annotate("majority class", (0.99, known.majority), xycoords=("axes fraction", "data"), color=MUTED,
+                      fontsize=9, ha="right", va="bottom")  # fmt: skip
+    for value, name, at in ((known.chance, "guessing", 0.03), (known.features_alone, "features alone", 0.12)):
+        if not math.isnan(value):
+            axes.axvline(value, **dotted)
+            axes.annotate(name, (value, at), xycoords=("data", "axes fraction"), color=MUTED, fontsize=9,
+                          xytext=(3, 0), textcoords="offset points")  # fmt: skip
 
 
 def _series(axes: Any, cells: list[Cell]) -> None:

@@ -7,19 +7,22 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from edgeveil.audits.cells import label, summarise
+from edgeveil.audits.cells import label
 from edgeveil.errors import MissingExtra, StorageError
 from edgeveil.report.audit_data import AuditData
 from edgeveil.report.detail import detail_plots
-from edgeveil.report.figures import Plot, baselines, epsilon_plot, percent, tradeoff_plot
+from edgeveil.report.figures import Plot, epsilon_plot, percent, tradeoff_plot
+from edgeveil.report.judged import Baselines, baselines, best_defence, gain_text, judged, sweet_spot
+from edgeveil.report.next_steps import next_steps
 from edgeveil.report.style import DARK, LIGHT, standalone
-from edgeveil.report.verdict import best_defence, sweet_spot, verdict
+from edgeveil.report.verdict import verdict
 
 __all__ = ["all_plots", "ordered", "render", "write_figures", "write_report"]
 
 ROW_COLUMNS = (
     ("defence", "defence"), ("epsilon", "ε"), ("delta", "δ"), ("model", "model"), ("status", "guarantee"),
-    ("attack", "attack"), ("degree", "degree"), ("belief", "belief"), ("seed", "seed"), ("utility", "utility"),
+    ("attack", "attack"), ("attack_access", "access"), ("degree", "degree"), ("belief", "belief"),
+    ("seed", "seed"), ("utility", "utility"), ("baseline_edge_free", "without edges"), ("chance", "chance"),
     ("auc", "AUC"), ("average_precision", "AP"), ("precision", "precision"), ("recall", "recall"), ("f1", "F1"),
     ("tpr_at_fpr_001", "TPR @ 0.1 % FPR"), ("queries", "queries"),
 )  # fmt: skip
@@ -38,8 +41,8 @@ def render(data: AuditData) -> str:
         from jinja2 import Environment, select_autoescape
     except ImportError as error:
         raise MissingExtra("the HTML report", "report") from error
-    cells = summarise(data.rows)
-    bare, mlp = baselines(cells)
+    cells = judged(data)
+    bare, _ = baselines(cells)
     best = best_defence(cells)
     source = resources.files("edgeveil.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
@@ -47,7 +50,7 @@ def render(data: AuditData) -> str:
         data=data,
         graph=data.graph,
         verdict=verdict(data, cells),
-        cells=[_summary(c, sweet_spot(c, bare, mlp), c == best) for c in ordered(cells)],
+        cells=[_summary(c, sweet_spot(c, bare), c == best) for c in ordered(cells)],
         plots=all_plots(data),
         light=LIGHT,
         dark=DARK,
@@ -59,13 +62,15 @@ def render(data: AuditData) -> str:
         is_number=lambda text: text[:1].isdigit() or text in ("–", ""),
         existing=bool(data.settings.get("existing")),
         name=label,
+        baselines=Baselines(data).table(),
+        commands=next_steps(data, cells),
     )
 
 
 def all_plots(data: AuditData) -> list[Plot]:
     """Every figure for which there are numbers, in the order of the page."""
-    cells = summarise(data.rows)
-    main = [tradeoff_plot(cells), epsilon_plot(data, cells)]
+    cells = judged(data)
+    main = [tradeoff_plot(cells, Baselines(data)), epsilon_plot(data, cells)]
     return [p for p in main if p is not None] + detail_plots(data)
 
 
@@ -114,7 +119,9 @@ def _summary(cell: Any, sweet: bool, best: bool) -> dict[str, Any]:
     return {
         "label": cell.label,
         "utility": "–" if math.isnan(cell.utility) else f"{cell.utility:.3f}",
+        "gain": gain_text(cell),
         "leakage": percent(cell.leakage, 1),
+        "allowed": percent(cell.allowed, 1),
         "attack": cell.attack,
         "auc": "–" if math.isnan(cell.auc) else f"{cell.auc:.3f}",
         "ap": "–" if math.isnan(cell.average_precision) else f"{cell.average_precision:.3f}",

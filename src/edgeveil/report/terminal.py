@@ -6,32 +6,36 @@ import math
 import sys
 from collections.abc import Sequence
 
-from edgeveil.audits.cells import Cell, summarise
+from edgeveil.audits.cells import Cell
 from edgeveil.report.audit_data import AuditData
-from edgeveil.report.figures import baselines, percent
+from edgeveil.report.figures import percent
+from edgeveil.report.judged import Baselines, baselines, best_defence, gain_text, judged, sweet_spot
+from edgeveil.report.next_steps import next_steps
 from edgeveil.report.page import ordered
-from edgeveil.report.verdict import best_defence, sweet_spot, verdict
+from edgeveil.report.verdict import verdict
 
-__all__ = ["print_audit", "table_rows"]
+__all__ = ["ALLOWS", "SWEET", "print_audit", "table_rows"]
 
 STATUS_STYLE = {"sound": "green", "refuted": "red", "none": "yellow"}
-NUMBERS = ("utility", "edges found", "AUC", "AP")
+SWEET = "★ sweet spot: more useful than anything without edges, leaking less than no defence, both beyond the noise."
+ALLOWS = "ε allows: the share of edges that no attack, tried or not, can exceed at 1 % false alarms."
+NUMBERS = ("utility", "gain", "edges found", "ε allows", "AUC", "AP")
 
 
 def table_rows(data: AuditData, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Titles and cells of the summary; an audit of one existing model has no sweet spot and no utility."""
-    bare, mlp = baselines(cells)
+    bare, _ = baselines(cells)
     best = best_defence(cells)
-    head = ["release", "utility", "edges found", "by", "AUC", "AP", "guarantee", "sweet spot"]
+    head = ["release", "utility", "gain", "edges found", "ε allows", "by", "AUC", "AP", "guarantee", "sweet spot"]
     body = []
     for cell in cells:
-        star = "★ best" if cell == best else "★" if sweet_spot(cell, bare, mlp) else ""
+        star = "★ best" if cell == best else "★" if sweet_spot(cell, bare) else ""
         body.append([
-            cell.label, _number(cell.utility), percent(cell.leakage, 1), cell.attack, _number(cell.auc),
-            _number(cell.average_precision), cell.promise, star,
+            cell.label, _number(cell.utility), gain_text(cell), percent(cell.leakage, 1), percent(cell.allowed, 1),
+            cell.attack, _number(cell.auc), _number(cell.average_precision), cell.promise, star,
         ])  # fmt: skip
     if data.settings.get("existing"):
-        keep = [i for i, title in enumerate(head) if title not in ("utility", "sweet spot")]
+        keep = [i for i, title in enumerate(head) if title not in ("utility", "gain", "sweet spot")]
         return [head[i] for i in keep], [[row[i] for i in keep] for row in body]
     return head, body
 
@@ -41,8 +45,8 @@ def print_audit(data: AuditData) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
-    cells = summarise(data.rows)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
+    cells = judged(data)
     twin = " (synthetic twin)" if data.graph["is_twin"] else ""
     table = Table(title=f"{data.graph['name']}{twin}: {data.settings.get('summary', '')}", title_justify="left")
     head, body = table_rows(data, ordered(cells))
@@ -52,10 +56,15 @@ def print_audit(data: AuditData) -> None:
         table.add_row(*(f"[{STATUS_STYLE[c]}]{c}[/]" if c in STATUS_STYLE else c for c in row))
     console.print(table)
     if "sweet spot" in head:
-        console.print("★ sweet spot: more useful than the MLP, leaking less than no defence.")
+        console.print(SWEET)
+    console.print(ALLOWS)
+    for name, value, said in Baselines(data).table():
+        console.print(f"  {name}: {value} ({said})")
     console.print("For the owner: not private.\n")
     for line in verdict(data, cells):
         console.print(f"• {line}")
+    for command in next_steps(data, cells):
+        console.print(f"  {command}", soft_wrap=True)
 
 
 def _number(value: float) -> str:

@@ -7,67 +7,73 @@ from collections.abc import Sequence
 
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.audits.cells import Cell, label
+from edgeveil.audits.gains import MIN_TEST
 from edgeveil.report.audit_data import AuditData
-from edgeveil.report.figures import baselines, percent
+from edgeveil.report.figures import percent
+from edgeveil.report.judged import Baselines, baselines, best_defence, equal_leakage, sweet_spot
 from edgeveil.runs.rows import why_left_out
 
-__all__ = ["best_defence", "sweet_spot", "verdict"]
-
-
-def sweet_spot(cell: Cell, bare: Cell | None, mlp: Cell | None) -> bool:
-    """Better than the MLP in utility and better than the undefended model in leakage (LPGNet section 5.3).
-
-    A release whose epsilon is not for one undirected edge is not in the running.
-    """
-    if bare is None or mlp is None or cell.defence in ("none", "mlp") or not cell.comparable:
-        return False
-    return cell.utility > mlp.utility and cell.leakage < bare.leakage
-
-
-def best_defence(cells: Sequence[Cell]) -> Cell | None:
-    """The sound release in the sweet spot that hides most of what is not already given away by features."""
-    bare, mlp = baselines(cells)
-    good = [c for c in cells if c.status == "sound" and sweet_spot(c, bare, mlp)]
-    if not good or bare is None or mlp is None:
-        return None
-    gain = bare.utility - mlp.utility
-    loss = bare.leakage - mlp.leakage
-
-    def score(cell: Cell) -> float:
-        kept = (cell.utility - mlp.utility) / gain if gain > 0 else 0.0
-        hidden = (bare.leakage - cell.leakage) / loss if loss > 0 else 0.0
-        return min(kept, 1.0) + min(hidden, 1.0)
-
-    return max(good, key=score)
+__all__ = ["verdict"]
 
 
 def verdict(data: AuditData, cells: Sequence[Cell]) -> list[str]:
     """Sentences for the top of the report, most important first."""
     if data.settings.get("existing"):
         return [*(_existing(cell, data) for cell in cells), *_caveats(data, cells)]
-    bare, mlp = baselines(cells)
+    bare, _ = baselines(cells)
     people = f"{data.settings.get('nodes', data.graph.get('nodes', 0)):,}"
     lines = []
     if bare is not None:
-        lines.append(f"Without a defence, your {bare.model.upper()} {_leak(bare, people)}")
+        lines.append(f"Without a defence, your {bare.model.upper()} {_leak(bare, people)}{_reference(data)}")
     best = best_defence(cells)
-    if best is not None and bare is not None and mlp is not None:
-        share = best.utility / bare.utility if bare.utility else math.nan
-        with_delta = f" and δ = {best.delta:g}" if best.delta else ""
-        floor = f"features alone, without any edge, already give {percent(mlp.leakage)}"
-        lines.append(
-            f"{label(best.defence, None)} at ε = {best.epsilon:g}{with_delta} keeps {percent(share)} of the "
-            f"{bare.model.upper()}'s utility and lets the same attackers find {percent(best.leakage)} of the edges "
-            f"({floor})."
-        )
-    elif bare is not None and mlp is not None:
-        lines.append(_nothing_helps(cells, bare, mlp))
+    if best is not None and bare is not None:
+        lines += _recommended(best, bare, cells, data)
+    elif bare is not None:
+        lines.append(_nothing_helps(cells, bare))
     refuted = list(dict.fromkeys(label(c.defence, None) for c in cells if c.status == "refuted"))
     if refuted:
         lines.append(f"{', '.join(refuted)} claims a privacy guarantee that does not hold: do not rely on its ε.")
     others = {label(c.defence, None): c.unit for c in cells if not c.comparable}
     lines += [f"{name} is left out of the comparison: {why_left_out(unit)}." for name, unit in others.items()]
     lines += _caveats(data, cells)
+    return lines
+
+
+def _reference(data: AuditData) -> str:
+    """What the leakage must be compared with."""
+    known = Baselines(data)
+    parts = [] if math.isnan(known.chance) else [f"guessing finds {100 * known.chance:.2g} %"]
+    if not math.isnan(known.features_alone):
+        parts.append(f"comparing features alone {percent(known.features_alone)}")
+    return f" For comparison: {', '.join(parts)}." if parts else ""
+
+
+def _recommended(best: Cell, bare: Cell, cells: Sequence[Cell], data: AuditData) -> list[str]:
+    gain, known = best.gain, Baselines(data)
+    assert gain is not None
+    share = best.utility / bare.utility if bare.utility else math.nan
+    with_delta = f" and δ = {best.delta:g}" if best.delta else ""
+    majority = "" if math.isnan(known.majority) else f"; naming the largest class gives {known.majority:.3f}"
+    lines = [
+        f"{label(best.defence, None)} at ε = {best.epsilon:g}{with_delta} keeps {percent(share)} of the "
+        f"{bare.model.upper()}'s utility and lets the same attackers find {percent(best.leakage)} of the edges. It is "
+        f"{100 * gain.value:.1f} points better than {label(gain.against, None)} [{100 * gain.low:.1f}, "
+        f"{100 * gain.high:.1f}], beyond the noise of {gain.runs} runs on {gain.nodes:,} test nodes{majority}."
+    ]
+    rivals = [c for c in cells if c != best and sweet_spot(c, bare) and equal_leakage(c, best)]
+    tighter = min((c for c in rivals if (c.epsilon or 0) < (best.epsilon or 0)), key=lambda c: c.epsilon or 0,
+                  default=None)  # fmt: skip
+    if tighter is not None:
+        lines.append(
+            f"{tighter.label} leaks as much to these attacks, within the noise, and is less useful "
+            f"({tighter.utility:.3f} against {best.utility:.3f}). Its guarantee separates them: at 1 % false alarms no "
+            f"attack finds more than {percent(tighter.allowed, 1)} of the edges, against {percent(best.allowed, 1)}."
+        )
+    else:
+        lines.append(
+            f"Its ε lets no attack at all, tried or not, find more than {percent(best.allowed, 1)} of the edges at 1 % "
+            "false alarms."
+        )
     return lines
 
 
@@ -91,20 +97,37 @@ def _existing(cell: Cell, data: AuditData) -> str:
     )  # fmt: skip
     if not cell.comparable:
         promise = f"Its guarantee is for {cell.unit}: it bounds no attack on whether an edge is there."
-    return f"{name} {_leak(cell, format(data.settings['nodes'], ','))} {promise}"
+    return f"{name} {_leak(cell, format(data.settings['nodes'], ','))}{_reference(data)} {promise}"
 
 
-def _nothing_helps(cells: Sequence[Cell], bare: Cell, mlp: Cell) -> str:
-    if mlp.utility >= bare.utility:
-        return (
-            f"The MLP, which never reads an edge, is as useful ({mlp.utility:.3f} against {bare.utility:.3f}): "
-            "do not use the graph."
-        )
-    if all(c.defence in ("none", "mlp") or c.status != "sound" or not c.comparable for c in cells):
+def _nothing_helps(cells: Sequence[Cell], bare: Cell) -> str:
+    """Why nothing is recommended; never more than was measured."""
+    candidates = [c for c in cells if c.candidate]
+    if not candidates:
         return "No defence with a sound guarantee for one undirected edge was tried."
+    known = [c.gain for c in candidates if c.gain is not None]
+    if any(g.helps for g in known):
+        return (
+            "Some sound defences are more useful than anything without edges, but none leaks measurably less than the "
+            "undefended model: no release is recommended."
+        )
+    if not known:
+        return (
+            "Nothing here says how sure the figures are (no MLP, or rows without answers per node): no release is "
+            "recommended. Run the audit with the MLP among its defences."
+        )
+    if min(g.nodes for g in known) < MIN_TEST:
+        return (
+            f"Too few test nodes ({min(g.nodes for g in known)}, at least {MIN_TEST} are needed) to say whether the "
+            "graph helps: no release is recommended."
+        )
+    if all(math.isnan(g.low) for g in known):
+        return "One run cannot tell a gain from noise: no release is recommended. Allow more with --minutes or --runs."
+    top = max(known, key=lambda g: g.value)
     return (
-        "No sound defence tried here is both more useful than the MLP and more private than the undefended model: "
-        "do not use the graph at these ε, or spend a larger one."
+        f"There is no evidence that the graph helps under a sound defence: the best of them, "
+        f"{label(top.defence, top.epsilon)}, differs from {label(top.against, None)} by {100 * top.value:+.1f} points "
+        f"[{100 * top.low:.1f}, {100 * top.high:.1f}]. Release the MLP and do not use the graph, or spend a larger ε."
     )
 
 
@@ -114,11 +137,15 @@ def _caveats(data: AuditData, cells: Sequence[Cell]) -> list[str]:
         lines.append(
             "This is a synthetic twin of a real graph: read the ranking of the defences, not the exact figures."
         )
+    if any(row.get("utility_metric") == "macro_f1" for row in data.rows):
+        lines.append("The classes are imbalanced, so utility is macro-F1: every class counts the same.")
     runs = max((c.runs for c in cells), default=0)
     if runs < 3 and not data.settings.get("existing"):
         lines.append(
             f"Evidence is thin: {runs} run{'s' if runs != 1 else ''} per release. Repeat with --runs 5 before deciding."
         )
+    if data.settings.get("stopped"):
+        lines.append(data.settings["stopped"])
     edges = max((row.get("n_edges") or 0 for row in data.rows), default=0)
     if 0 < edges < MIN_EDGES:
         lines.append(f"Evidence is thin: only {edges} true edges among the attacked nodes. Attack more with --nodes.")

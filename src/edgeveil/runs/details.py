@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import math
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +19,15 @@ from edgeveil.release.release import Release
 from edgeveil.runs.run_config import AttackConfig
 from edgeveil.runs.score import Attacked, Given, Service, attack_service, figures_of
 
-__all__ = ["budget_curve", "degree_bins", "leak_details", "roc_curve", "utility_by_degree"]
+__all__ = [
+    "budget_curve",
+    "degree_bins",
+    "leak_details",
+    "packed_answers",
+    "roc_curve",
+    "unpacked",
+    "utility_by_degree",
+]
 
 Int = NDArray[np.int64]
 EXPOSURE_BINS = ("none", "under half", "half or more", "all")
@@ -109,6 +119,20 @@ def utility_by_degree(release: Release, truth: Graph) -> list[dict[str, Any]]:
     right = predicted(release.predict(), multilabel=False)[chosen] == truth.y[chosen]
     bins = degree_bins(truth, chosen) if len(chosen) else {}
     return [{"bin": name, "nodes": int(m.sum()), "utility": float(right[m].mean())} for name, m in bins.items()]
+
+
+def packed_answers(release: Release, truth: Graph) -> str | None:
+    """The class named for every labelled test node, in the order of the ids: what node-by-node comparisons need."""
+    if truth.y is None or truth.multilabel:
+        return None
+    test = truth.masks.test if truth.masks is not None else np.ones(truth.num_nodes, dtype=bool)
+    said = predicted(release.predict(), multilabel=False)[test & (truth.y >= 0)]
+    return base64.b64encode(zlib.compress(said.astype("<u2").tobytes())).decode()
+
+
+def unpacked(answers: str) -> Int:
+    """Inverse of `packed_answers`."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(answers)), "<u2").astype(np.int64)
 
 
 def budget_curve(service: Service, truth: Graph, nodes: Int, seed: int) -> list[dict[str, Any]]:

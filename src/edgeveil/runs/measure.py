@@ -14,12 +14,13 @@ from edgeveil.defences.api import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import ALIASES, apply_split, draw
+from edgeveil.metrics.node_scores import majority_said, node_scores
 from edgeveil.metrics.utility import by_degree, default_metric, homophily
 from edgeveil.models.memo import Memo, remembering
 from edgeveil.models.presets import preset
 from edgeveil.release.release import Release
 from edgeveil.release.target import Target
-from edgeveil.runs.details import budget_curve, leak_details, utility_by_degree
+from edgeveil.runs.details import budget_curve, leak_details, packed_answers, utility_by_degree
 from edgeveil.runs.rows import Row, plain, release_labels
 from edgeveil.runs.run_config import AttackConfig, RunConfig
 from edgeveil.runs.score import Attacked, Given, Service, attack_service, rows_of, service_of
@@ -75,6 +76,7 @@ def measure(config: RunConfig, graphs: Mapping[str, Graph], given: Given | None 
     labels = release_labels(release, split=training.split, seed=config.seed) | {
         "utility_metric": metric,
         "utility": figures.get(metric),
+        "baseline_majority": _majority(training, graph, metric),
     }
     if config.preset != "default":
         labels["params"] = {**labels["params"], "preset": config.preset}
@@ -133,12 +135,26 @@ def _details(found: Measured, config: RunConfig) -> dict[str, Any]:
     asked = config.defence == "none" and any(a.name == "linkteller-grouped" for a in config.attacks)
     service = service_of(found.release) if asked else None
     bins = utility_by_degree(found.release, found.graph) if can_score(found.graph) else []
-    return owner_details(found, service, config.seed) | {"utility_by_degree": bins}
+    answers = packed_answers(found.release, found.graph) if can_score(found.graph) else None
+    return owner_details(found, service, config.seed) | {"utility_by_degree": bins, "answers": answers}
 
 
 def can_score(graph: Graph) -> bool:
     """Whether the graph has labelled test nodes."""
     return graph.y is not None and (graph.masks is None or bool(graph.masks.test.any()))
+
+
+def _majority(training: Graph, graph: Graph, metric: str) -> float | None:
+    """Utility of always naming the most frequent class of the training nodes."""
+    if training.y is None or graph.y is None or graph.multilabel or not can_score(graph):
+        return None
+    train = training.masks.train if training.masks is not None else training.y >= 0
+    test = graph.y >= 0 if graph.masks is None else graph.masks.test & (graph.y >= 0)
+    y = graph.y[test]
+    known = ("accuracy", "micro_f1", "macro_f1", "rare_f1")
+    if metric not in known or not len(y):
+        return None
+    return float(node_scores(majority_said(training.y, train, len(y)), y, graph.num_classes, metric).mean())
 
 
 def split_of(config: RunConfig, graph: Graph) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from edgeveil.privacy.guarantee import ONE_EDGE
 if TYPE_CHECKING:
     from edgeveil.release.release import Release
 
-__all__ = ["FIELDS", "FIGURES", "LABELS", "TIMES", "WHOLE", "Row", "plain", "release_labels"]
+__all__ = ["FIELDS", "FIGURES", "LABELS", "TIMES", "WHOLE", "Row", "plain", "release_labels", "with_edge_free"]
 
 
 def _measured() -> Any:
@@ -29,7 +29,9 @@ class Row:
     None is a missing value. `leakage` is the share of the true edges among the attacked pairs that are found when
     as many pairs are named as there are edges; precision, recall and F1 are at the row's belief. `params` holds the
     parameters of defence and attack that have no column of their own; `seed` is that of the release,
-    ``params["sample_seed"]`` that of the attacked nodes or pairs.
+    ``params["sample_seed"]`` that of the attacked nodes or pairs. What the figures compare with: `chance`, the density
+    among the attacked pairs (the leakage of guessing); `baseline_majority`, the utility of naming the most frequent
+    class; `baseline_edge_free`, that of the better of the MLP and the feature graph of the same seed, where they ran.
     """
 
     dataset: str
@@ -49,6 +51,7 @@ class Row:
     status: str | None = None
     randomness: str | None = None
     attack: str | None = None
+    attack_access: str | None = None
     degree: str | None = None
     belief: str | None = None
     seed: int | None = None
@@ -67,6 +70,9 @@ class Row:
     n_pairs: int | None = _measured()
     n_edges: int | None = _measured()
     leakage: float | None = _measured()
+    chance: float | None = _measured()
+    baseline_majority: float | None = _measured()
+    baseline_edge_free: float | None = _measured()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values in the fixed order of columns; NaN and infinity become None."""
@@ -108,6 +114,24 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def with_edge_free(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with `baseline_edge_free`: per graph and seed, the best utility of a release that reads no edge."""
+    out = [dict(row) for row in rows]
+    best: dict[tuple[Any, ...], float] = {}
+    for row in out:
+        if row.get("status") == "sound" and row.get("epsilon") == 0 and row.get("utility") is not None:
+            key = _comparison(row)
+            best[key] = max(best.get(key, -math.inf), float(row["utility"]))
+    for row in out:
+        if (found := best.get(_comparison(row))) is not None:
+            row["baseline_edge_free"] = found
+    return out
+
+
+def _comparison(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in ("dataset", "split", "seed", "utility_metric"))
 
 
 def comparable(row: Mapping[str, Any]) -> bool:

@@ -200,6 +200,7 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         "params": params,
         "protocol": config.protocol,
         "attack": config.name,
+        "attack_access": result.access,
         "degree": attacked.degree,
     }
     if "variant" not in labels["params"] and "variant" in result.params:
@@ -210,6 +211,7 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         "n_nodes": len(np.unique(result.pairs)) if attacked.nodes is None else len(attacked.nodes),
         "n_pairs": result.num_pairs,
         "n_edges": attacked.edges,
+        "chance": attacked.edges / result.num_pairs if result.num_pairs else None,
     }
     for belief, values in figures_of(attacked).items():
         known = {k: v for k, v in values.items() if k in Row.__dataclass_fields__}

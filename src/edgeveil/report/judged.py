@@ -1,0 +1,115 @@
+"""The releases of an audit with what their figures must be compared with, and how sure the comparison is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from edgeveil.audits.audit import MIN_EDGES
+from edgeveil.audits.cells import Cell, leakage, summarise
+from edgeveil.audits.gains import Gain
+from edgeveil.report.audit_data import AuditData
+
+__all__ = ["Baselines", "baselines", "best_defence", "equal_leakage", "gain_text", "judged", "sweet_spot"]
+
+TWO_SIGMA = 2.0
+
+
+class Baselines:
+    """What a release is measured against. NaN is unknown."""
+
+    def __init__(self, data: AuditData) -> None:
+        rows, stored = data.rows, data.baselines
+        self.majority = _mean([row.get("baseline_majority") for row in rows])
+        self.edge_free = _mean([row.get("baseline_edge_free") for row in rows])
+        self.chance = _mean([row.get("chance") for row in rows if row.get("attack")])
+        features = [row for row in rows if row.get("attack") == "lsa2-attr" and row.get("belief") in ("k", None)]
+        self.features_alone = _mean([leakage(row) for row in features])
+        self.mlp, self.mlp_low, self.mlp_high = (_number(stored.get(k)) for k in ("mlp", "mlp_low", "mlp_high"))
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """(name, value, what it is) of every baseline that is known."""
+        mlp = f"{self.mlp:.3f}"
+        if not math.isnan(self.mlp_low):
+            mlp += f" [{self.mlp_low:.3f}, {self.mlp_high:.3f}]"
+        guess, alone = f"{100 * self.chance:.2g} %", f"{100 * self.features_alone:.1f} %"
+        lines = [
+            ("majority class", f"{self.majority:.3f}", "utility of naming the most frequent class", self.majority),
+            ("MLP", mlp, "utility without the graph, with its 95 % interval over nodes and runs", self.mlp),
+            ("without edges", f"{self.edge_free:.3f}", "utility of the better of MLP, feature graph", self.edge_free),
+            ("chance", guess, "edges found by guessing: their density among the attacked pairs", self.chance),
+            ("features alone", alone, "edges found by comparing features, asking nothing", self.features_alone),
+        ]
+        return [(name, value, said) for name, value, said, known in lines if not math.isnan(known)]
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _mean(values: Sequence[Any]) -> float:
+    known = [float(v) for v in values if v is not None and not math.isnan(float(v))]
+    return sum(known) / len(known) if known else math.nan
+
+
+def judged(data: AuditData) -> list[Cell]:
+    """One cell per release, with its gain over the edge-free baselines where the audit measured one."""
+    known = {(g["defence"], g["epsilon"]): _gain(g) for g in data.gains}
+    return [replace(c, gain=known.get((c.defence, c.epsilon))) for c in summarise(data.rows)]
+
+
+def _gain(values: dict[str, Any]) -> Gain:
+    return Gain(**{**values, "low": _number(values["low"]), "high": _number(values["high"])})
+
+
+def baselines(cells: Sequence[Cell]) -> tuple[Cell | None, Cell | None]:
+    """The undefended model and the MLP, the two corners of the trade-off."""
+    by_name = {c.defence: c for c in cells}
+    return by_name.get("none"), by_name.get("mlp")
+
+
+def sweet_spot(cell: Cell, bare: Cell | None) -> bool:
+    """More useful than anything without edges and leaking less than no defence (LPGNet section 5.3), both beyond noise.
+
+    What was not measured well enough is not in the running: one run, few test nodes, few attacked edges, an epsilon
+    that is refuted or not for one undirected edge.
+    """
+    if bare is None or not cell.candidate or cell.gain is None or not cell.gain.helps:
+        return False
+    enough = min(bare.edges, cell.edges) >= MIN_EDGES
+    return enough and cell.leakage < bare.leakage and not equal_leakage(cell, bare)
+
+
+def equal_leakage(one: Cell, other: Cell) -> bool:
+    """Whether the difference of two leakages is within two standard errors."""
+    error = math.hypot(one.leakage_error, other.leakage_error)
+    return not abs(one.leakage - other.leakage) > TWO_SIGMA * error  # unknown errors separate nothing
+
+
+def best_defence(cells: Sequence[Cell]) -> Cell | None:
+    """The release in the sweet spot that keeps and hides most; of those that leak equally, the most useful."""
+    bare, mlp = baselines(cells)
+    good = [c for c in cells if sweet_spot(c, bare)]
+    if not good or bare is None:
+        return None
+    floor = mlp.utility if mlp is not None else min(c.utility for c in good)
+    least = mlp.leakage if mlp is not None and not math.isnan(mlp.leakage) else 0.0
+    gain, loss = bare.utility - floor, bare.leakage - least
+
+    def score(cell: Cell) -> float:
+        kept = (cell.utility - floor) / gain if gain > 0 else 0.0
+        hidden = (bare.leakage - cell.leakage) / loss if loss > 0 else 0.0
+        return min(kept, 1.0) + min(hidden, 1.0)
+
+    first = max(good, key=score)
+    return max((c for c in good if equal_leakage(c, first)), key=lambda c: (c.utility, -(c.epsilon or 0.0)))
+
+
+def gain_text(cell: Cell) -> str:
+    """``+3.1 [1.0, 5.2]`` in points over the better edge-free baseline; no bounds where they are not known."""
+    if cell.gain is None:
+        return "–"
+    bounds = "" if math.isnan(cell.gain.low) else f" [{100 * cell.gain.low:.1f}, {100 * cell.gain.high:.1f}]"
+    return f"{100 * cell.gain.value:+.1f}{bounds}"

@@ -1,0 +1,24 @@
+"""The commands that carry an audit's advice out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgeveil.audits.cells import Cell
+from edgeveil.report.audit_data import AuditData
+from edgeveil.report.judged import baselines, best_defence
+
+__all__ = ["next_steps"]
+
+
+def next_steps(data: AuditData, cells: Sequence[Cell]) -> list[str]:
+    """Release what is recommended, else the MLP, and serve it; nothing where an existing model was attacked."""
+    source = data.settings.get("source")
+    _, mlp = baselines(cells)
+    best = best_defence(cells) or mlp
+    if not source or best is None or data.settings.get("existing"):
+        return []
+    how = f"--defence {best.defence}" + ("" if not best.epsilon else f" --epsilon {best.epsilon:g}")
+    model = data.settings.get("model", "gcn")
+    how += "" if best.defence == "mlp" or model == "gcn" else f" --model {model}"
+    return [f"edgeveil release {source} {how} --out my-release", "edgeveil serve my-release"]

@@ -97,7 +97,8 @@ class Attack(ABC):
     """One published or new attack. Fields are its parameters; class facts say what it needs."""
 
     reference: ClassVar[str] = ""
-    needs: ClassVar[frozenset[str]] = frozenset()  # of "answers", "features", "graded answers", "stored graph"
+    # of "answers", "features", "graded answers", "stored graph", "mechanism" (its public law)
+    needs: ClassVar[frozenset[str]] = frozenset()
     whole: ClassVar[bool] = False  # asks about the whole graph, whichever nodes matter
 
     @abstractmethod

@@ -56,6 +56,8 @@ def _fits(attack: str, target: Any) -> bool:
     compares = ATTACKS.entry(attack).preset.get("source") == "attr"
     if (probing or compares or "features" in needs) and getattr(target, "features", None) is None:
         return False
+    if "mechanism" in needs and getattr(target, "mechanism", None) is None:
+        return False
     if "stored graph" in needs and getattr(target, "stored_graph", None) is None:
         return False
     return not ("graded answers" in needs and getattr(target, "answer_kind", "logits") == "labels")

@@ -69,6 +69,7 @@ class RecordedTarget(Target):
         self.features = None if inner is None else inner.features
         self.num_features = None if inner is None else inner.num_features
         self.architecture = None if inner is None else inner.architecture
+        self.mechanism = None if inner is None else inner.mechanism
 
     def _answer(self, features: Any, nodes: Any, induced: bool) -> NDArray[Any]:
         plain = query_key(features, nodes, induced, 0)

@@ -114,6 +114,11 @@ class Release:
         return getattr(self.predictor, "adjacency", None)
 
     @property
+    def mechanism(self) -> dict[str, Any]:
+        """What is public about the defence: its name and parameters, epsilon among them."""
+        return {"name": self.defence, "params": dict(self.params)}
+
+    @property
     def architecture(self) -> dict[str, Any]:
         """What is public about one of our own models: name, layers, normalisation, skips, KProp; else empty."""
         spec = getattr(self.predictor, "spec", None)

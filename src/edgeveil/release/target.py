@@ -34,6 +34,7 @@ class Target(ABC):
     derivative: Derivative | None = None  # likewise: (features, nodes, move, along) -> CSR [nodes, num_nodes]
     stored_graph: Callable[[], Any] | None = None  # likewise: the graph it answers with, CSR
     architecture: Mapping[str, Any] | None = None  # what its owner says about the model: name, layers, norm, skip ...
+    mechanism: Mapping[str, Any] | None = None  # likewise: the defence's name and params; its law is public
     num_features: int | None = None
     num_outputs: int | None = None
     features: Any = None  # model-space features of all nodes, where the target's owner shares them
@@ -128,6 +129,7 @@ class LocalTarget(Target):
         self.num_features = None if self.features is None else self.features.shape[1]
         self.num_outputs = getattr(release, "num_classes", None)
         self.architecture = getattr(release, "architecture", None)
+        self.mechanism = getattr(release, "mechanism", None)
         if answer == "logits" and decimals is None and dtype == "float64":
             if getattr(release, "offers_influence", True):
                 self.influence = getattr(release, "influence", None)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from edgeveil.defences.lpgnet import LPGNet as LPGNet
     from edgeveil.graph.datasets import load as load
     from edgeveil.graph.graph import Graph as Graph
-    from edgeveil.graph.pyg import from_pyg as from_pyg
-    from edgeveil.graph.pyg import to_pyg as to_pyg
+    from edgeveil.graph.pyg_data import from_pyg as from_pyg
+    from edgeveil.graph.pyg_data import to_pyg as to_pyg
     from edgeveil.graph.tables import read_graph as read_graph
     from edgeveil.models.own_models import OwnModel as OwnModel
     from edgeveil.models.own_models import register_model as register_model
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Graph": "edgeveil.graph.graph",
     "load": "edgeveil.graph.datasets",
-    "from_pyg": "edgeveil.graph.pyg",
-    "to_pyg": "edgeveil.graph.pyg",
+    "from_pyg": "edgeveil.graph.pyg_data",
+    "to_pyg": "edgeveil.graph.pyg_data",
     "read_graph": "edgeveil.graph.tables",
     "OwnModel": "edgeveil.models.own_models",
     "register_model": "edgeveil.models.own_models",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import networkx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeveil.errors import GraphError
+from edgeveil.errors import GraphError, UnknownNameError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.nx import from_networkx, to_networkx
 from edgeveil.graph.validate import Collapsed
@@ -53,3 +55,22 @@ def test_partial_attributes() -> None:
         from_networkx(source)
     with pytest.raises(GraphError, match="empty"):
         from_networkx(networkx.Graph())
+
+
+def test_networkx_attributes_by_name() -> None:
+    source = networkx.Graph()
+    for node, age, club in (("ann", 31, "red"), ("bob", 40, "blue"), ("eve", 25, None)):
+        source.add_node(node, age=age, height=1.5, **({} if club is None else {"club": club}))
+    source.add_edge("ann", "eve")
+    graph = from_networkx(source, features=["age", "height"], label="club")
+    assert graph.x.tolist() == [[31, 1.5], [40, 1.5], [25, 1.5]] and graph.y.tolist() == [1, 0, -1]
+    assert graph.public_nodes and graph.node_ids.tolist() == ["ann", "bob", "eve"]
+    with pytest.raises(UnknownNameError, match="Did you mean 'age'"):
+        from_networkx(source, features=["agee"])
+    with pytest.raises(GraphError, match="finite numbers"):
+        from_networkx(_named(source), features=["club"])
+
+
+def _named(source: Any) -> Any:
+    source.nodes["eve"]["club"] = "red"
+    return source

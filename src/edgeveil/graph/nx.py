@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from edgeveil.errors import GraphError, MissingExtra
+from edgeveil.errors import GraphError, MissingExtra, UnknownNameError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.ids import canonical_order
 from edgeveil.graph.validate import Collapsed, collapse_edges
@@ -39,8 +39,18 @@ def to_networkx(graph: Graph) -> Any:
     return out
 
 
-def from_networkx(source: Any, name: str | None = None, nodes: Iterable[Any] | None = None) -> Graph:
+def from_networkx(
+    source: Any,
+    name: str | None = None,
+    nodes: Iterable[Any] | None = None,
+    *,
+    features: Sequence[str] = (),
+    label: str = "y",
+) -> Graph:
     """A graph from any NetworkX graph; direction, multiplicity and weights are collapsed and counted.
+
+    `features` names node attributes that are numbers (default: the vector ``x``), `label` the attribute that holds the
+    class: a number, or a name, and then the classes are numbered in the order of their names.
 
     NetworkX lists nodes as edges brought them in, so they are put in canonical order (whole numbers by value, else by
     text), and they count as public only if `nodes` lists them all, or every node has ``x`` or ``y``.
@@ -59,8 +69,8 @@ def from_networkx(source: Any, name: str | None = None, nodes: Iterable[Any] | N
     said = nodes is not None or bool(source.graph.get("public_nodes", False))
     return Graph.from_edges(
         edges,
-        _attribute(data, "x", ordered, None),
-        _attribute(data, "y", ordered, -1),
+        _columns(data, features, ordered) if features else _attribute(data, "x", ordered, None),
+        _numbered(_attribute(data, label, ordered, -1)),
         num_nodes=len(ordered),
         splits={"given": masks} if masks else None,
         split="given" if masks else None,
@@ -68,7 +78,7 @@ def from_networkx(source: Any, name: str | None = None, nodes: Iterable[Any] | N
         node_ids=None if ordered == list(range(len(ordered))) else _ids(ordered),
         is_twin=bool(source.graph.get("is_twin", False)),
         collapsed=lost,
-        public_nodes=said or any(all(key in d for d in data) for key in ("x", "y")),
+        public_nodes=said or any(all(key in d for d in data) for key in (*features, "x", label)),
     )
 
 
@@ -91,6 +101,30 @@ def _attribute(data: list[dict[str, Any]], key: str, nodes: list[Any], missing: 
     if bare is not None and missing is None:
         raise GraphError(f"node {bare!r} has no attribute {key!r}, but others have; give it to all nodes or to none")
     return np.array([d.get(key, missing) for d in data])
+
+
+def _columns(data: list[dict[str, Any]], names: Sequence[str], nodes: list[Any]) -> Any:
+    out = np.zeros((len(data), len(names)))
+    for at, name in enumerate(names):
+        column = _attribute(data, name, nodes, None)
+        if column is None:
+            known = sorted({key for d in data for key in d})
+            raise UnknownNameError("node attribute", name, known)
+        if column.dtype.kind not in "fiub" or not np.isfinite(column).all():
+            raise GraphError(f"node attribute {name!r} must hold finite numbers to be a feature, got {column.dtype}")
+        out[:, at] = column
+    return out
+
+
+def _numbered(labels: Any) -> Any:
+    """Class numbers of named classes; NaN and the missing mark -1 mean no label."""
+    if labels is None or labels.dtype.kind in "iub":
+        return labels
+    if labels.dtype.kind == "f":
+        return np.where(np.isnan(labels), -1, labels)
+    names = sorted({str(v) for v in labels} - {"-1", "nan"})
+    place = {name: i for i, name in enumerate(names)}
+    return np.array([place.get(str(v), -1) for v in labels])
 
 
 def _ids(nodes: list[Any]) -> Any:

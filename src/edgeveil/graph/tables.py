@@ -16,6 +16,7 @@ from edgeveil.graph.edge_table import EdgeTable, NodeIndex, read_edges
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.ids import canonical_order, is_index
 from edgeveil.graph.node_tables import Features, Labels, read_features, read_labels, read_nodes
+from edgeveil.graph.ogb import is_ogb, read_ogb
 from edgeveil.graph.validate import Collapsed, collapse_edges
 
 __all__ = ["read_graph"]
@@ -34,7 +35,7 @@ def read_graph(
     header: bool | None = None,
     name: str | None = None,
 ) -> Graph:
-    """Read own files; node ids may be any strings and are kept in `Graph.node_ids`.
+    """Read own files; node ids may be any strings and are kept in `Graph.node_ids`. A folder is one of OGB's.
 
     `nodes` lists all nodes, one id per line or in the first column. Without it, features or labels that cover every
     node of the edge list do the same; else the nodes come from the edges, and the graph cannot be published under a
@@ -47,6 +48,8 @@ def read_graph(
     Features without ids (npy, npz) belong to the nodes 0..n-1, or to the nodes in the order of the node or label file.
     """
     edges = Path(edges)
+    if is_ogb(edges):
+        return read_ogb(edges, name)
     listed = read_nodes(nodes) if nodes is not None else None
     x = read_features(features) if features is not None else None
     known = {*(listed or ()), *((x and x.ids) or ())}

@@ -1,4 +1,4 @@
-"""PyTorch Geometric both ways, and mechanisms as transforms."""
+"""PyTorch Geometric both ways."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from edgeveil.defences.lapgraph import LapGraph
 from edgeveil.errors import GraphError, MissingExtra
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.pyg import as_transform, from_pyg, to_pyg
+from edgeveil.graph.pyg_data import from_pyg, to_pyg
 from edgeveil.graph.validate import Collapsed
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric", reason="extra pyg is not installed")
-from torch_geometric.data import Data  # noqa: E402
-from torch_geometric.transforms import Compose, ToUndirected  # noqa: E402
+from torch_geometric.data import Data, HeteroData  # noqa: E402
 from torch_geometric.utils import contains_self_loops, is_undirected  # noqa: E402
 
 
@@ -44,8 +42,6 @@ def test_nodes_are_public_only_if_the_data_knows_them_without_its_edges() -> Non
     for known in ({"num_nodes": 6}, {"x": torch.ones(6, 2)}, {"y": torch.zeros(6, dtype=torch.long)}):
         graph = from_pyg(Data(edge_index=edges, **known))
         assert graph.num_nodes == 6 and graph.public_nodes and from_pyg(to_pyg(graph)).public_nodes
-    with pytest.raises(GraphError, match="read off its edges"):
-        as_transform(LapGraph(epsilon=1.0))(Data(edge_index=edges))
 
 
 def test_multilabel_sparse_features_and_many_masks() -> None:
@@ -62,43 +58,43 @@ def test_multilabel_sparse_features_and_many_masks() -> None:
     assert from_pyg(to_pyg(toy()._replace(is_twin=True))).is_twin
 
 
-def test_losses_are_counted() -> None:
+def test_losses_are_counted_and_weights_and_kinds_refused() -> None:
     edges = torch.tensor([[0, 1, 1, 2, 2], [1, 0, 2, 2, 0]])
-    graph = from_pyg(Data(edge_index=edges, edge_weight=torch.tensor([1.0, 2, 1, 1, 1]), num_nodes=3))
-    assert graph.collapsed == Collapsed(self_loops=1, reversed=1, weights=True, one_way=2)
+    graph = from_pyg(Data(edge_index=edges, edge_weight=torch.ones(5), num_nodes=3))
+    assert graph.collapsed == Collapsed(self_loops=1, reversed=1, one_way=2)
+    once = from_pyg(Data(edge_index=edges[:, 1:3], num_nodes=3))
+    assert once.collapsed.one_way == 2
     with pytest.raises(GraphError, match="no edge_index"):
         from_pyg(Data(x=torch.eye(2)))
+    with pytest.raises(GraphError, match="edge_weight = None"):
+        from_pyg(Data(edge_index=edges, edge_weight=torch.tensor([1.0, 2, 1, 1, 1]), num_nodes=3))
+    mixed = HeteroData()
+    mixed["author"].x, mixed["paper"].x = torch.eye(2), torch.eye(3)
+    with pytest.raises(GraphError, match="several kinds"):
+        from_pyg(mixed)
 
 
-class Reverse:
-    """Keeps exactly the pairs that were not edges."""
-
-    def perturb(self, graph: Graph, seed: int | None = None) -> Graph:
-        n = graph.num_nodes
-        return graph.with_edge_ranks(np.setdiff1d(np.arange(n * (n - 1) // 2), graph.edge_ranks))
-
-
-def test_a_mechanism_is_a_transform() -> None:
-    data = to_pyg(toy())
-    data.edge_weight = torch.ones(6)
-    out = Compose([ToUndirected(), as_transform(Reverse(), seed=0)])(data)
-    assert out.num_edges == 6 and "edge_weight" not in out and data.num_edges == 6
-    assert from_pyg(out).edge_index.tolist() == [[0, 1, 2], [2, 3, 3]]
-    assert torch.equal(out.x, data.x) and torch.equal(out.train_mask, data.train_mask)
-    assert "Reverse" in repr(as_transform(Reverse()))
+def test_index_masks_nan_labels_and_ids() -> None:
+    edges = torch.tensor([[0, 1], [1, 2]])
+    y = torch.tensor([0.0, float("nan"), 1.0])
+    data = Data(edge_index=edges, y=y, train_mask=torch.tensor([0, 2]), test_idx=torch.tensor([1]))
+    data.node_ids = ["ann", "bob", "eve"]
+    graph = from_pyg(data)
+    assert graph.y.tolist() == [0, -1, 1] and graph.num_classes == 2 and graph.num_nodes == 3
+    assert graph.train_mask.tolist() == [True, False, True] and not graph.test_mask.any()  # no label, no test
+    assert graph.node_ids.tolist() == ["ann", "bob", "eve"] and to_pyg(graph).node_ids == ["ann", "bob", "eve"]
+    bits = from_pyg(Data(edge_index=edges, num_nodes=3, train_mask=torch.tensor([1, 0, 1], dtype=torch.uint8)))
+    assert bits.train_mask.tolist() == [True, False, True]
+    with pytest.raises(GraphError, match=r"node numbers 0\.\.2"):
+        from_pyg(Data(edge_index=edges, num_nodes=3, train_mask=torch.tensor([0, 7])))
 
 
-def test_a_shipped_mechanism_is_a_transform() -> None:
-    from edgeveil.defences.edgerand import EdgeRand
-
-    data = to_pyg(toy())
-    out = as_transform(EdgeRand(epsilon=30.0), seed=0)(data)
-    assert torch.equal(out.edge_index, data.edge_index)
+def test_features_are_float32_unless_asked() -> None:
+    graph = Graph.from_edges([[0], [1]], np.eye(2))
+    assert to_pyg(graph).x.dtype == torch.float32 and to_pyg(graph, dtype="float64").x.dtype == torch.float64
 
 
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
     with pytest.raises(MissingExtra, match=r"edgeveil\[pyg\]"):
         to_pyg(toy())
-    with pytest.raises(MissingExtra):
-        as_transform(Reverse())

@@ -359,7 +359,7 @@ def drip(release: Path, connections: int, seconds: float) -> dict[str, Any]:
             head = b"GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n"
             while not over.is_set():
                 while len(held) < connections:
-                    held.append(socket.create_connection(address, 10))
+                    held.append(socket.create_connection(address, 10, ("127.0.0.2", 0)))  # not the client's address
                     held[-1].sendall(head)
                 for one in list(held):
                     try:

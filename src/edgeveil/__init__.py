@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from edgeveil.defences.lapgraph import LapGraph as LapGraph
     from edgeveil.defences.lpgnet import LPGNet as LPGNet
     from edgeveil.graph.datasets import load as load
+    from edgeveil.graph.files.read_graph import read_graph as read_graph
     from edgeveil.graph.graph import Graph as Graph
     from edgeveil.graph.pyg_data import from_pyg as from_pyg
     from edgeveil.graph.pyg_data import to_pyg as to_pyg
-    from edgeveil.graph.tables import read_graph as read_graph
     from edgeveil.models.own_models import OwnModel as OwnModel
     from edgeveil.models.own_models import register_model as register_model
     from edgeveil.plugins import load_plugin as load_plugin
@@ -41,7 +41,7 @@ _HOMES = {
     "load": "edgeveil.graph.datasets",
     "from_pyg": "edgeveil.graph.pyg_data",
     "to_pyg": "edgeveil.graph.pyg_data",
-    "read_graph": "edgeveil.graph.tables",
+    "read_graph": "edgeveil.graph.files.read_graph",
     "OwnModel": "edgeveil.models.own_models",
     "register_model": "edgeveil.models.own_models",
     "load_plugin": "edgeveil.plugins",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from edgeveil.errors import GraphError
+from edgeveil.graph.files.read_graph import read_graph
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.tables import read_graph
 
 PEOPLE = "anna,bob\ncarl,dora\n"
 LISTED = "anna\nbob\ncarl\ndora\n"

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeveil.errors import GraphError
+from edgeveil.graph.files.ids import canonical_order
+from edgeveil.graph.files.read_graph import read_graph
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.ids import canonical_order
 from edgeveil.graph.npz import read_npz, write_npz
 from edgeveil.graph.nx import from_networkx, to_networkx
-from edgeveil.graph.tables import read_graph
 from edgeveil.runs.shared_graphs import from_arrays, to_arrays
 
 PAIRS = [("dora", "anna"), ("bert", "cleo"), ("emil", "bert")]
@@ -103,7 +103,7 @@ def test_features_keep_the_numbering_of_their_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a\nb\na\n", "lists node 'a' twice"), ("id\n", "lists no node"), ("id,age\na,1\n,2\n", "row 2 lacks a node id")],
+    [("a\nb\na\n", "lists node 'a' twice"), ("id\n", "lists no node"), ("id,age\na,1\n,2\n", "row 3 lacks a node id")],
 )
 def test_bad_node_lists(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "n.csv").write_text(text, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -12,11 +11,10 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgeveil.errors import GraphError, MissingExtra, StorageError
-from edgeveil.graph import columns
-from edgeveil.graph.export import write_edges, write_features, write_labels
+from edgeveil.errors import GraphError, StorageError
+from edgeveil.graph.files.read_graph import read_graph
+from edgeveil.graph.files.writers import write_edges, write_features, write_labels
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.tables import read_graph
 from edgeveil.graph.validate import Collapsed
 
 
@@ -134,9 +132,8 @@ def test_matrix_features_belong_to_numbered_nodes_or_to_the_label_order(tmp_path
         ("a\nb\n", None, "one column"),
         ("# nothing\n", None, "no rows"),
         ("a,b\n,a\n", None, "edge 1 lacks a node id"),
-        ("a,b\n", "node,f\na,1\nb,x\n", "feature 'f' of node 'b' is 'x'"),
+        ("a,b\n", "node,f\na,1\nb,x\n", "row 3, column 'f': 'x' is no number"),
         ("a,b\n", "node,f\na,1\na,2\nb,1\n", "two rows for node 'a'"),
-        ("a,b\n", "node,f\na,1\nb,nan\n", "is nan"),
     ],
 )
 def test_errors_name_the_place(tmp_path: Path, edges: str, features: str | None, message: str) -> None:
@@ -145,7 +142,7 @@ def test_errors_name_the_place(tmp_path: Path, edges: str, features: str | None,
         read_graph(write(tmp_path / "e.csv", edges), x)
 
 
-def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no such file"):
         read_graph(tmp_path / "absent.csv")
     with pytest.raises(GraphError, match=r"unknown kind '\.xls'"):
@@ -159,10 +156,6 @@ def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         read_graph(good, tmp_path / "x.npy")
     (tmp_path / "e.parquet").write_bytes(b"PAR1 nonsense")
     with pytest.raises(StorageError, match="not a readable parquet"):
-        read_graph(tmp_path / "e.parquet")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingExtra, match=r"edgeveil\[parquet\]"):
         read_graph(tmp_path / "e.parquet")
 
 
@@ -209,37 +202,13 @@ def test_writers_refuse_what_is_not_there(tmp_path: Path) -> None:
     assert np.load(write_features(dense, tmp_path / "x.npy")).tolist() == [[1, 0], [0, 1]]
 
 
-def test_the_fast_and_the_careful_reader_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = "".join(f"n{i * 7 % 50},n{i * 11 % 53},{i}\n" for i in range(1, 400))
-    path = write(tmp_path / "e.csv", rows)
-    fast = read_graph(path)
-    monkeypatch.setattr(columns, "BLOCK", 64)  # many blocks
-    assert read_graph(path) == fast
-    monkeypatch.setattr(columns, "_fast_columns", lambda *_: None)
-    careful = read_graph(path)
-    assert careful == fast and careful.node_ids.tolist() == fast.node_ids.tolist()
-
-
 def test_a_million_edges_load_in_seconds(tmp_path: Path) -> None:
-    """About two CPU seconds; the bound leaves room for a slow, shared machine."""
+    """Well under a CPU second of reading; the bound leaves room for a slow, shared machine."""
     rng = np.random.default_rng(0)
     ends = rng.integers(0, 200_000, (1_000_000, 2))
     path = tmp_path / "big.csv"
     path.write_text("source,target\n" + "".join(f"user-{a},user-{b}\n" for a, b in ends.tolist()))
     start = time.process_time()
     graph = read_graph(path)
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 10
     assert graph.num_edges > 990_000
-
-
-def test_progress_bar_only_on_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path / "e.csv", "a,b\nb,c\n")
-    read_graph(path)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(columns, "_BAR_FROM", 0)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with columns.progress_bar("reading e.csv", 10) as advance:
-        advance(10)
-    assert "reading e.csv" in capsys.readouterr().err

@@ -11,13 +11,16 @@ import typer
 from edgeveil.cli.audit_command import default_graph
 from edgeveil.cli.common import (
     DataRoot,
+    Delimiter,
     Edges,
     ExecutorName,
     Features,
     GraphName,
     Header,
+    IdColumn,
     Inference,
     Json,
+    LabelColumn,
     Labels,
     ModelName,
     NodesOption,
@@ -25,8 +28,10 @@ from edgeveil.cli.common import (
     Runs,
     ScalingName,
     SeedOption,
+    Source,
     SplitName,
     SplitSeed,
+    Target,
     Workers,
     console,
     count_and_file,
@@ -66,6 +71,11 @@ def advise(
     header: Header = None,
     features: Features = None,
     labels: Labels = None,
+    id_column: IdColumn = None,
+    source: Source = None,
+    target: Target = None,
+    label_column: LabelColumn = None,
+    delimiter: Delimiter = None,
     split: SplitName = None,
     split_seed: SplitSeed = 0,
     data_root: DataRoot = None,
@@ -85,6 +95,8 @@ def advise(
     private = load_graph(
         graph, edges=edges, features=features, labels=labels, nodes=node_file, header=header, split=split,
         split_seed=split_seed, data_root=data_root, default=None if edges or node_file else default_graph(data_root),
+        columns={"id_column": id_column, "source": source, "target": target, "label_column": label_column,
+                 "delimiter": delimiter},
     )  # fmt: skip
     private = with_split(private, split_seed)
     other = None if inference is None else load_graph(inference, data_root=data_root)

@@ -12,21 +12,26 @@ import typer
 
 from edgeveil.cli.common import (
     DataRoot,
+    Delimiter,
     Edges,
     ExecutorName,
     Features,
     GraphName,
     Header,
+    IdColumn,
     Inference,
     Json,
+    LabelColumn,
     Labels,
     ModelName,
     NodesOption,
     PresetName,
     ScalingName,
     SeedOption,
+    Source,
     SplitName,
     SplitSeed,
+    Target,
     Workers,
     count_and_file,
     load_graph,
@@ -83,6 +88,11 @@ def audit(
     header: Header = None,
     features: Features = None,
     labels: Labels = None,
+    id_column: IdColumn = None,
+    source: Source = None,
+    target: Target = None,
+    label_column: LabelColumn = None,
+    delimiter: Delimiter = None,
     split: SplitName = None,
     split_seed: SplitSeed = 0,
     data_root: DataRoot = None,
@@ -116,22 +126,24 @@ def audit(
     train = load_graph(
         graph, edges=edges, features=features, labels=labels, nodes=node_file, header=header, split=split,
         split_seed=split_seed, data_root=data_root, default=default,
+        columns={"id_column": id_column, "source": source, "target": target, "label_column": label_column,
+                 "delimiter": delimiter},
     )  # fmt: skip
     if train.y is not None and train.masks is None:
         say("no train/validation/test masks given: every run draws 50:25:25 (choose with --split)")
     other = None if inference is None else load_graph(inference, data_root=data_root)
-    target, name = open_model(other or train, release, url, key, callable_, model_features)
-    if target is not None and edges is not None:
+    existing, name = open_model(other or train, release, url, key, callable_, model_features)
+    if existing is not None and edges is not None:
         check_order(train)
-    if target is None and (other or train).num_nodes < count:
+    if existing is None and (other or train).num_nodes < count:
         few = other or train
         say(f"{few.name} has {few.num_nodes} nodes, fewer than {count}: all of them are attacked")
     with ExitStack() as stack:
         progress = stack.enter_context(RunProgress(kept=out))
-        if hasattr(target, "close"):
-            stack.callback(target.close)
+        if hasattr(existing, "close"):
+            stack.callback(existing.close)
         found = run_audit(
-            train, target=target, target_name=name, inference_graph=other, executor=executor, workers=workers,
+            train, target=existing, target_name=name, inference_graph=other, executor=executor, workers=workers,
             keep=out / "store.sqlite", progress=progress, command=command_line(sys.argv[1:]),
             defences=words(defence), epsilons=numbers(epsilon), model=model, attacks=words(attack), runs=runs or 1,
             seed=seed, nodes=count, queries=queries, preset=preset, scaling=scaling, setting=setting,

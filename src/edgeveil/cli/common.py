@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DataRoot",
+    "Delimiter",
     "Edges",
     "ExecutorName",
     "Features",
     "GraphName",
     "Header",
+    "IdColumn",
     "Inference",
     "Json",
+    "LabelColumn",
     "Labels",
     "ModelName",
     "NodeFile",
@@ -37,8 +40,10 @@ __all__ = [
     "Runs",
     "ScalingName",
     "SeedOption",
+    "Source",
     "SplitName",
     "SplitSeed",
+    "Target",
     "Workers",
     "console",
     "count_and_file",
@@ -62,6 +67,13 @@ Header = Annotated[
 Features = Annotated[Path | None, typer.Option(help="Own features: npz, npy, csv or parquet.")]
 Labels = Annotated[Path | None, typer.Option(help="Own labels: csv with node id and class.")]
 NodeFile = Annotated[Path | None, typer.Option("--nodes", help="Own list of all nodes: one id per line.")]
+IdColumn = Annotated[str | None, typer.Option(help="Column with node ids in --features, --labels, --nodes.")]
+Source = Annotated[str | None, typer.Option(help="Column of --edges with one end; a name, or a number from 1.")]
+Target = Annotated[str | None, typer.Option(help="Column of --edges with the other end.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of --labels with the class.")]
+Delimiter = Annotated[
+    str | None, typer.Option(help="What separates cells in own files; default: found. Also tab, semicolon, space.")
+]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder with <name>/graph.npz files, searched first.")]
 SplitName = Annotated[
     str | None, typer.Option(help="public, 50:25:25, 20-per-class, 64:16:20, 0..9 ...; default: the dataset's own.")
@@ -155,25 +167,34 @@ def load_graph(
     split_seed: int = 0,
     data_root: Path | None = None,
     default: str | None = None,
+    columns: Mapping[str, str | None] | None = None,
 ) -> Graph:
     """The graph a command line means: own files, a graph.npz, or a dataset by name. Unreadable files are bad usage."""
     try:
         own = {"features": features, "labels": labels, "nodes": nodes}
-        return _load_graph(name or default, name, edges, own, header, split, split_seed, data_root)
+        said = {key: value for key, value in (columns or {}).items() if value is not None}
+        if edges is None and said:
+            raise UsageError(
+                f"--{next(iter(said)).replace('_', '-')} goes with --edges; a dataset brings its own columns"
+            )
+        return _load_graph(name or default, name, edges, own, header, split, split_seed, data_root, said)
     except StorageError as error:
         raise UsageError(str(error)) from error
 
 
 def _load_graph(
     chosen: str | None, name: str | None, edges: Path | None, own: dict[str, Path | None],
-    header: bool | None, split: str | None, split_seed: int, data_root: Path | None,
+    header: bool | None, split: str | None, split_seed: int, data_root: Path | None, columns: dict[str, str],
 ) -> Graph:  # fmt: skip
     if edges is not None:
         if name is not None:
             raise UsageError(f"give either the graph {name!r} or --edges, not both")
-        from edgeveil.graph.tables import read_graph
+        from edgeveil.graph.files.read_graph import read_graph
 
-        graph = read_graph(edges, own["features"], own["labels"], nodes=own["nodes"], header=header)
+        graph = read_graph(
+            edges, own["features"], own["labels"], nodes=own["nodes"], header=header, **cast(Any, columns)
+        )
+        _say_reading(graph)
         return graph if split is None else _resplit(graph, split, split_seed)
     if any(given is not None for given in (*own.values(), header)):
         raise UsageError(
@@ -190,6 +211,14 @@ def _load_graph(
     from edgeveil.graph.datasets import load
 
     return load(chosen, split=split, split_seed=split_seed, data_root=data_root)
+
+
+def _say_reading(graph: Graph) -> None:
+    """How own files were read and what columns became; the whole of it: edgeveil inspect."""
+    for what, how in graph.reading.items():
+        say(f"{what}: {how}")
+    for line in graph.table.describe() if graph.table is not None and graph.table.changed else ():
+        say(f"  column {line}")
 
 
 def count_and_file(given: list[str] | None, default: int = 500) -> tuple[int, Path | None]:

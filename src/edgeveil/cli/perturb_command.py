@@ -105,7 +105,7 @@ def _canonical(graph: Graph) -> Graph:
     """The graph with its nodes in canonical order, whatever order a table of own files has."""
     if graph.node_ids is None:
         return graph
-    from edgeveil.graph.ids import canonical_order
+    from edgeveil.graph.files.ids import canonical_order
 
     place = {str(node): i for i, node in enumerate(graph.node_ids)}
     return graph.subgraph([place[node] for node in canonical_order(place)])

@@ -9,18 +9,23 @@ import typer
 
 from edgeveil.cli.common import (
     DataRoot,
+    Delimiter,
     Edges,
     EdgeSetName,
     Features,
     GraphName,
     Header,
+    IdColumn,
+    LabelColumn,
     Labels,
     LedgerFile,
     ModelName,
     NodeFile,
     ScalingName,
+    Source,
     SplitName,
     SplitSeed,
+    Target,
     TenantName,
     load_graph,
     say,
@@ -60,6 +65,11 @@ def release(
     header: Header = None,
     features: Features = None,
     labels: Labels = None,
+    id_column: IdColumn = None,
+    source: Source = None,
+    target: Target = None,
+    label_column: LabelColumn = None,
+    delimiter: Delimiter = None,
     nodes: NodeFile = None,
     ledger: LedgerFile = None,
     edge_set: EdgeSetName = None,
@@ -76,6 +86,8 @@ def release(
     secret = load_graph(
         graph, edges=edges, features=features, labels=labels, nodes=nodes, header=header, split=split,
         split_seed=split_seed, data_root=data_root,
+        columns={"id_column": id_column, "source": source, "target": target, "label_column": label_column,
+                 "delimiter": delimiter},
     )  # fmt: skip
     other = None if inference is None else load_graph(inference, data_root=data_root)
     from edgeveil.defences.api import defend

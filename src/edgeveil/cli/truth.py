@@ -27,8 +27,8 @@ def read_truth(name: str, num_nodes: int, data_root: Path | None, ids: Path | No
 
 
 def _from_table(path: Path, num_nodes: int, ids: Path | None) -> Graph:
+    from edgeveil.graph.files.headers import edge_header
     from edgeveil.graph.graph import Graph
-    from edgeveil.graph.headers import edge_header
 
     rows = _cells(path)
     if any(len(row) < 2 for row in rows):

@@ -26,6 +26,7 @@ from edgeveil.privacy.experiments import Claim, Effort, Experiment
 from edgeveil.privacy.guarantee import ONE_EDGE, Guarantee, Status
 from edgeveil.registry import Registry
 from edgeveil.release.evaluation import Evaluation
+from edgeveil.release.inputs import Inputs
 from edgeveil.release.predictors import GraphPredictor, Predictor, no_edges
 from edgeveil.release.release import Release
 
@@ -251,6 +252,9 @@ def make_release(
         is_twin=job.inference.is_twin,
         multilabel=job.graph.multilabel,
         scaling=scaling or job.scaler.kind,
+        inputs=None if matrix is not None else Inputs(job.scaler, job.graph.num_features, job.graph.table),
+        node_ids=job.inference.node_ids,
+        class_names=job.graph.class_names,
         contains_private_graph=contains_private_graph,
         seconds_train=seconds,
         notes=notes,

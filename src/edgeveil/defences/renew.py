@@ -79,6 +79,7 @@ def _answer(release: Release, renewal: Renewal, snapshot: Snapshot) -> Release:
     return replace(
         release, predictor=predictor, matrix=matrix, guarantee=guarantee, params={**release.params, **spent},
         dataset=snapshot.graph.name, is_twin=snapshot.graph.is_twin, evaluation=None,
+        node_ids=snapshot.graph.node_ids,
     )  # fmt: skip
 
 

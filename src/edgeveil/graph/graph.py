@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError, UnknownNameError
 from edgeveil.graph import pairs
-from edgeveil.graph.ids import check_public_nodes
+from edgeveil.graph.files.ids import check_public_nodes
 from edgeveil.graph.validate import (
     Collapsed,
     Split,
@@ -26,6 +26,9 @@ from edgeveil.graph.validate import (
     collapse_edges,
     freeze,
 )
+
+if TYPE_CHECKING:
+    from edgeveil.graph.files.table_transform import TableTransform
 
 __all__ = ["Graph"]
 
@@ -58,6 +61,9 @@ class Graph:
     collapsed: Collapsed = NOTHING_LOST
     public_nodes: bool = False
     origin: str = ""  # the catalogue's name of the dataset whose edges these are; other edges have none
+    class_names: tuple[str, ...] | None = None
+    table: TableTransform | None = None  # how an own table became `x`
+    reading: Mapping[str, str] = field(default_factory=dict)  # how own files were read, for their owner's eyes
     dataset: str = ""  # the same for features and labels: whose presets apply. A file's name never sets it
 
     @classmethod
@@ -79,6 +85,7 @@ class Graph:
         node_ids: Any = None,
         collapsed: Collapsed | None = None,
         public_nodes: bool | None = None,
+        class_names: Sequence[str] | None = None,
     ) -> Graph:
         """Validate and collapse an edge list [2, E] to a simple undirected graph.
 
@@ -113,7 +120,7 @@ class Graph:
         return cls(
             indptr, indices, x, y, classes, MappingProxyType(checked), split, name, is_twin,
             None if node_ids is None else freeze(np.array(node_ids)), counted,
-            public_nodes,
+            public_nodes, class_names=_class_names(class_names, classes),
         )  # fmt: skip
 
     @property
@@ -239,12 +246,17 @@ class Graph:
 
     def with_features(self, x: Any) -> Graph:
         """Same graph, other features, which no paper's preset was made for."""
-        return self._replace(x=None if x is None else freeze(check_features(x, self.num_nodes)), dataset="")
+        return self._replace(x=None if x is None else freeze(check_features(x, self.num_nodes)), dataset="", table=None)
 
     def with_labels(self, y: Any, num_classes: int | None = None) -> Graph:
         """Same graph, other labels."""
         y, classes = check_labels(y, self.num_nodes, num_classes)
-        return self._replace(y=freeze(y), num_classes=classes)
+        names = self.class_names if classes == self.num_classes else None
+        return self._replace(y=freeze(y), num_classes=classes, class_names=names)
+
+    def with_table(self, table: TableTransform | None, reading: Mapping[str, str] | None = None) -> Graph:
+        """Same graph, with the word of its reader how files became numbers."""
+        return self._replace(table=table, reading=dict(reading or {}))
 
     def with_public_nodes(self) -> Graph:
         """Same graph, with the caller's word that its node list (number, ids, order) is public and not from edges."""
@@ -344,6 +356,12 @@ def _count_nodes(edges: Any, x: Any, y: Any, num_nodes: int | None) -> int:
         raise GraphError("the graph is empty: it needs at least one node (pass x, y or num_nodes if it has no edges)")
     pairs.num_pairs(n)
     return n
+
+
+def _class_names(names: Sequence[str] | None, classes: int) -> tuple[str, ...] | None:
+    if names is not None and (len(names) != classes or len(set(names)) != classes):
+        raise GraphError(f"class_names must name each of the {classes} classes once, got {', '.join(map(str, names))}")
+    return None if names is None else tuple(map(str, names))
 
 
 def _largest(edges: NDArray[Any]) -> int:

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError, StorageError
+from edgeveil.graph.files.table_transform import TableTransform
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.validate import Collapsed, Split
 
@@ -120,7 +121,10 @@ def graph_from_arrays(arrays: Arrays, name: str = "", default: str = "graph", sp
         is_twin=bool(meta.get("is_twin", False)),
         node_ids=arrays.get("node_ids", arrays.get("linqs_id")),
         public_nodes=bool(meta.get("public_nodes", y is not None or x is not None)),
+        class_names=meta.get("class_names"),
     )
+    if meta.get("table"):
+        graph = graph.with_table(TableTransform.from_json(meta["table"]))
     return graph._replace(collapsed=Collapsed(**lost)) if lost else graph
 
 
@@ -173,10 +177,14 @@ def write_npz(graph: Graph, path: str | Path, mode: int = 0o644) -> Path:
     if graph.node_ids is not None:
         ids = graph.node_ids
         arrays["node_ids"] = ids.astype(str) if ids.dtype == object else ids
-    meta = {
+    meta: dict[str, Any] = {
         "format": 1, "name": graph.name, "num_nodes": graph.num_nodes, "num_classes": graph.num_classes,
         "splits": list(graph.splits), "split": graph.split, "is_twin": graph.is_twin,
         "public_nodes": graph.public_nodes, "collapsed": graph.collapsed._asdict(),
     }  # fmt: skip
+    if graph.class_names is not None:
+        meta["class_names"] = list(graph.class_names)
+    if graph.table is not None:
+        meta["table"] = graph.table.to_json()
     arrays["meta"] = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), np.uint8)
     return write_arrays(path, arrays, mode)

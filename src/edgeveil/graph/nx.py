@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from edgeveil.errors import GraphError, MissingExtra, UnknownNameError
+from edgeveil.graph.files.ids import canonical_order
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.ids import canonical_order
 from edgeveil.graph.validate import Collapsed, collapse_edges
 
 __all__ = ["from_networkx", "to_networkx"]
@@ -24,6 +24,8 @@ def to_networkx(graph: Graph) -> Any:
         raise MissingExtra("NetworkX interchange", "dev") from error
     ids = list(range(graph.num_nodes)) if graph.node_ids is None else graph.node_ids.tolist()
     out = networkx.Graph(name=graph.name, is_twin=graph.is_twin, public_nodes=graph.public_nodes)
+    if graph.class_names is not None:
+        out.graph["class_names"] = list(graph.class_names)
     x = graph.x.toarray() if sp.issparse(graph.x) else graph.x
     for i, node in enumerate(ids):
         out.add_node(node)
@@ -78,6 +80,7 @@ def from_networkx(
         node_ids=None if ordered == list(range(len(ordered))) else _ids(ordered),
         is_twin=bool(source.graph.get("is_twin", False)),
         collapsed=lost,
+        class_names=source.graph.get("class_names"),
         public_nodes=said or any(all(key in d for d in data) for key in (*features, "x", label)),
     )
 

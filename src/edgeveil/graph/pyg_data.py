@@ -27,7 +27,7 @@ def _pyg() -> Any:
 
 def to_pyg(graph: Graph, dtype: str = "float32") -> Any:
     """`torch_geometric.data.Data` with both directions of every edge, dense x of `dtype`, y, the active split's masks
-    and, where the graph has them, `node_ids`."""
+    and, where the graph has them, `node_ids` and `class_names`."""
     data = _pyg().Data(num_nodes=graph.num_nodes)
     import torch
 
@@ -44,6 +44,8 @@ def to_pyg(graph: Graph, dtype: str = "float32") -> Any:
             data[f"{part}_mask"] = torch.from_numpy(mask.copy())
     if graph.node_ids is not None:
         data.node_ids = graph.node_ids.tolist()
+    if graph.class_names is not None:
+        data.class_names = list(graph.class_names)
     if graph.is_twin:
         data.is_twin = True
     if not graph.public_nodes:
@@ -79,6 +81,7 @@ def from_pyg(data: Any, name: str = "graph") -> Graph:
         node_ids=data.get("node_ids"),
         collapsed=lost,
         public_nodes=known is not None and bool(data.get("public_nodes", True)),
+        class_names=data.get("class_names"),
     )
 
 

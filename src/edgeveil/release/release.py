@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from edgeveil.metrics.utility import utility
 from edgeveil.models.spec import ModelSpec
 from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.release.evaluation import Evaluation
+from edgeveil.release.inputs import Inputs
 from edgeveil.release.predictors import Predictor
 
 __all__ = ["Release"]
@@ -46,6 +48,9 @@ class Release:
     dataset: str = "graph"
     is_twin: bool = False
     multilabel: bool = False
+    node_ids: NDArray[Any] | None = None  # names of the nodes, if they have any but their numbers
+    class_names: tuple[str, ...] | None = None
+    inputs: Inputs | None = None  # from a raw table to model space
     scaling: str | None = None  # how `matrix` came from the raw features; None: made before it was recorded
     contains_private_graph: bool = False
     seconds_train: float | None = None
@@ -89,6 +94,19 @@ class Release:
         if features is not None:
             x = FeatureMatrix.wrap(_check_rows(features, len(ids), self.matrix.shape[1]))
         return self.predictor.induced(ids).logits(x)
+
+    def transform(self, table: Any) -> NDArray[np.float64]:
+        """Model-space features of a raw table, one row per row, for `predict(features=)`.
+
+        A path, a mapping of columns, a data frame or an Arrow table with the columns that the release was made from; or
+        an array of their numbers.
+        """
+        if self.inputs is None:
+            raise InputError(
+                "this release does not say how raw features become its model's (its nodes perturb them, or it is older "
+                "than that record); predict(features=) takes features in model space"
+            )
+        return self.inputs.apply(table)
 
     def influence(self, nodes: Any = None) -> sp.csr_matrix:
         """Exact LinkTeller influence among `nodes` (all by default): entry [i, j] is that of nodes[i] on nodes[j]."""
@@ -160,8 +178,22 @@ class Release:
         with supplied(modules):
             return load_release(Path(path))
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        names = range(self.num_nodes) if self.node_ids is None else self.node_ids
+        return {str(node): at for at, node in enumerate(names)}
+
+    def _numbers(self, names: NDArray[Any]) -> NDArray[np.int64]:
+        """Numbers of nodes given by name."""
+        unknown = next((name for name in names.ravel().tolist() if name not in self._places), None)
+        if unknown is not None:
+            hint = "its nodes have no names, ask by number" if self.node_ids is None else "check the id"
+            raise InputError(f"unknown node {unknown!r}; {hint}")
+        return np.array([self._places[name] for name in names.ravel().tolist()], np.int64).reshape(names.shape)
+
     def _check_nodes(self, nodes: Any) -> NDArray[np.int64]:
         ids = np.atleast_1d(np.asarray(nodes))
+        ids = self._numbers(ids) if ids.dtype.kind == "U" else ids
         if ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu":
             raise InputError(f"nodes must be a non-empty list of node numbers, got {nodes!r}")
         bad = ids[(ids < 0) | (ids >= self.num_nodes)]

@@ -4,6 +4,8 @@ manifest.json       format version, defence, parameters, guarantee, sha256 of th
                     (but for private_graph.npz, whose checksum would let anyone test a guess at the edges)
 weights.npz         the model's weights
 features.npz        features in model space
+names.npz           ids of the nodes, where they have any; class names and how raw tables become features are in the
+                    manifest
 structure.npz       what the model aggregates over: a perturbed graph or stored noisy statistics
 private_graph.npz   instead of structure.npz when a release without defence needs the true graph (mode 0600), and
 private_graph.sha256  its checksum (mode 0600)
@@ -29,6 +31,7 @@ from numpy.typing import NDArray
 from edgeveil.errors import StorageError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.privacy.guarantee import Guarantee
+from edgeveil.release.inputs import Inputs
 from edgeveil.release.predictors import predictor_from_state
 
 if TYPE_CHECKING:
@@ -59,6 +62,8 @@ def save_release(release: Release, path: Path) -> Path:
         raise StorageError(f"cannot write beside {path}: {error.strerror or error}") from error
     try:
         files = {"weights.npz": weights, "features.npz": _feature_arrays(release.matrix), structure_file: structure}
+        if release.node_ids is not None:
+            files["names.npz"] = {"node_ids": np.asarray(release.node_ids).astype(str)}
         sums = {name: _write(scratch / name, _packed(arrays), secret=name == PRIVATE) for name, arrays in files.items()}
         if private:
             _write(scratch / PRIVATE_SUM, sums.pop(PRIVATE).encode(), secret=True)
@@ -67,6 +72,8 @@ def save_release(release: Release, path: Path) -> Path:
             **{name: getattr(release, name) for name in PLAIN_FIELDS},
             "params": dict(release.params),
             "notes": list(release.notes),
+            "class_names": None if release.class_names is None else list(release.class_names),
+            "inputs": None if release.inputs is None else release.inputs.to_json(),
             "contains_private_graph": private,
             "guarantee": release.guarantee.to_json(),
             "predictor": {"kind": release.predictor.kind, "settings": settings},
@@ -102,6 +109,9 @@ def load_release(path: Path) -> Release:
         guarantee=Guarantee.from_json(manifest["guarantee"]),
         predictor=predictor_from_state(kind["kind"], kind["settings"], arrays["weights.npz"], structure),
         matrix=_features_from(arrays["features.npz"]),
+        node_ids=arrays.get("names.npz", {}).get("node_ids"),
+        class_names=None if manifest.get("class_names") is None else tuple(manifest["class_names"]),
+        inputs=None if manifest.get("inputs") is None else Inputs.from_json(manifest["inputs"]),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from edgeveil.errors import MissingExtra, StorageError, UsageError
+from edgeveil.errors import StorageError, UsageError
 from edgeveil.runs.rows import FIELDS, FIGURES, WHOLE
 
 __all__ = ["ENDINGS", "export", "write_table"]
@@ -72,11 +72,9 @@ def _csv(rows: list[Mapping[str, Any]], path: Path) -> None:
 
 
 def _parquet(rows: list[Mapping[str, Any]], path: Path) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtra("parquet export", "parquet") from error
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     kinds = {"is_twin": pa.bool_(), "epsilon": pa.float64(), "delta": pa.float64()}
     kinds |= {name: pa.int64() if name in WHOLE else pa.float64() for name in {*FIGURES, *WHOLE}}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in FIELDS])

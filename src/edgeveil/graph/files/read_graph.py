@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError
-from edgeveil.graph.edge_table import EdgeTable, NodeIndex, read_edges
+from edgeveil.graph.files.column_rules import is_number
+from edgeveil.graph.files.columns import Table, read_table
+from edgeveil.graph.files.edge_table import EdgeTable, NodeIndex, read_edges
+from edgeveil.graph.files.ids import canonical_order, is_index, plain_ids
+from edgeveil.graph.files.node_tables import Features, Labels, Reading, read_features, read_labels, read_nodes
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.ids import canonical_order, is_index
-from edgeveil.graph.node_tables import Features, Labels, read_features, read_labels, read_nodes
 from edgeveil.graph.ogb import is_ogb, read_ogb
 from edgeveil.graph.validate import Collapsed, collapse_edges
 
@@ -34,10 +36,15 @@ def read_graph(
     directed: bool | None = None,
     header: bool | None = None,
     name: str | None = None,
+    id_column: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    label_column: str | None = None,
+    delimiter: str | None = None,
 ) -> Graph:
     """Read own files; node ids may be any strings and are kept in `Graph.node_ids`. A folder is one of OGB's.
 
-    `nodes` lists all nodes, one id per line or in the first column. Without it, features or labels that cover every
+    `nodes` lists all nodes, one id per line or in the id column. Without it, features or labels that cover every
     node of the edge list do the same; else the nodes come from the edges, and the graph cannot be published under a
     promise about them (`Graph.public_nodes`). Whole numbers are ordered by value; other ids stand in the order of the
     feature rows, which is how models number them, and without features in the order of their characters.
@@ -45,27 +52,31 @@ def read_graph(
     Direction and weights are collapsed and `graph.collapsed` says what was lost. `directed=None` takes the file's word
     (a column ``directed``), else guesses: at least 1 % of the edges given both ways, but not all, means directed.
     `header` says whether the first line of the edge list names its columns; None finds out, and asks in case of doubt.
-    Features without ids (npy, npz) belong to the nodes 0..n-1, or to the nodes in the order of the node or label file.
+    `id_column` (of node tables), `source` and `target` (of the edge list) and `label_column` name columns that cannot
+    be told, `delimiter` what separates cells in every file. Features without ids (npy, npz) belong to the nodes 0..n-1,
+    or to the nodes in the order of the node or label file; columns of other things become numbers (`Graph.table`).
     """
     edges = Path(edges)
     if is_ogb(edges):
         return read_ogb(edges, name)
-    listed = read_nodes(nodes) if nodes is not None else None
-    x = read_features(features) if features is not None else None
+    raw = read_table(edges, delimiter=delimiter)
+    how = Reading(_cells(raw), id_column, delimiter, label_column)
+    listed = read_nodes(nodes, how) if nodes is not None else None
+    x = read_features(features, how) if features is not None else None
     known = {*(listed or ()), *((x and x.ids) or ())}
-    y = read_labels(labels, known, bool(known)) if labels is not None else None
+    y = read_labels(labels, known, bool(known), how) if labels is not None else None
     if x is not None:
         x = replace(x, ids=_row_ids(x, listed, y))
     index = NodeIndex()
     complete = listed is not None or x is not None
     known |= {*((x and x.ids) or ()), *(y.ids if y is not None else ())}
-    table = read_edges(edges, index, known=known, complete=complete, header=header)
+    table = read_edges(raw, index, known=known, complete=complete, header=header, source=source, target=target)
     _check_listed({edges.name: index, **_named(x, y, labels)}, listed, nodes, x)
     order, public = _node_order(index, listed, x, y)
     place = _places(index, order)
     pairs = place[table.edges]
     given = y.masks(order) if y is not None else None
-    return Graph.from_edges(
+    graph = Graph.from_edges(
         pairs,
         None if x is None else x.rows(order),
         None if y is None else y.classes(order),
@@ -73,11 +84,27 @@ def read_graph(
         num_classes=None if y is None else y.num_classes,
         splits=None if given is None else {"given": given},
         split=None if given is None else "given",
-        name=name or edges.stem,
+        name=name or edges.name.partition(".")[0] or edges.stem,
         node_ids=_ids(order),
         collapsed=_lost(pairs, len(order), table, directed),
         public_nodes=public,
+        class_names=None if y is None else y.names,
     )
+    said = {"edges": f"{edges.name}: {table.said}"}
+    if x is not None and features is not None:
+        said["features"] = f"{x.path.name}: {x.said or x.path.suffix[1:]}"
+    if y is not None and labels is not None:
+        said["labels"] = f"{Path(labels).name}: {y.said}"
+    if listed is not None and nodes is not None:
+        said["nodes"] = f"{Path(nodes).name}: {len(listed):,} nodes"
+    return graph.with_table(None if x is None else x.table, said)
+
+
+def _cells(raw: Table) -> set[str]:
+    """Every cell of the edge list but the words of its first line, which may be a header."""
+    below = raw if raw.names is not None else raw.below()
+    found = {cell for at in range(raw.width) for cell in plain_ids(below.distinct(at))} if below.rows else set()
+    return (found | set(plain_ids([cell for cell in raw.row(0) if is_number(cell)]))) - {""}
 
 
 def _row_ids(x: Features, listed: list[str] | None, y: Labels | None) -> list[str]:

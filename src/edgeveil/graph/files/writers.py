@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import scipy.sparse as sp
 
-from edgeveil.errors import GraphError, MissingExtra
+from edgeveil.errors import GraphError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.npz import atomic_write, write_arrays
 
@@ -38,6 +40,10 @@ def write_labels(graph: Graph, path: str | Path, mode: int = 0o644) -> Path:
     multi = graph.y if graph.y.ndim == 2 else graph.y[:, None]
     names = ["node", *(["label"] if graph.y.ndim == 1 else [f"label_{i}" for i in range(multi.shape[1])])]
     columns: list[Sequence[Any]] = [_ids(graph), *(column.tolist() for column in multi.T)]
+    if graph.class_names is not None and graph.y.ndim == 1:
+        columns[1] = ["" if c < 0 else graph.class_names[c] for c in graph.y]
+    elif graph.class_names is not None:
+        names[1:] = graph.class_names
     if graph.masks is not None:
         names.append("split")
         columns.append([next((p for p in ("train", "val", "test") if getattr(graph.masks, p)[i]), "")
@@ -58,7 +64,8 @@ def write_features(graph: Graph, path: str | Path, mode: int = 0o644) -> Path:
         np.save(buffer, dense, allow_pickle=False)
         atomic_write(path, buffer.getvalue(), mode)
         return path
-    names = ["node", *(f"f{i}" for i in range(dense.shape[1]))]
+    outputs = graph.table.outputs if graph.table is not None else [f"f{i}" for i in range(dense.shape[1])]
+    names = ["node", *outputs]
     return _write(path, names, [_ids(graph), *(column.tolist() for column in dense.T)], mode)
 
 
@@ -86,11 +93,6 @@ def _write(path: Path, names: list[str], columns: Iterable[Sequence[Any]], mode:
 
 
 def _write_parquet(path: Path, names: list[str], columns: list[Sequence[Any]], mode: int) -> Path:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtra("writing parquet files", "parquet") from error
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table(dict(zip(names, columns, strict=True))), buffer)
     atomic_write(path, buffer.getvalue(), mode)

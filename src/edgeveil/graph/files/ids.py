@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from edgeveil.errors import GraphError
 
-__all__ = ["canonical_order", "check_public_nodes", "is_index"]
+__all__ = ["canonical_order", "check_public_nodes", "is_index", "plain_ids"]
+
+_WHOLE = re.compile(r"\d+(\.0+)?|")
 
 
 def is_index(node: str) -> bool:
     """Whether an id is a whole number written the plain way (no sign, no leading zero)."""
     return node.isdecimal() and len(node) <= 18 and str(int(node)) == node
+
+
+def plain_ids(ids: list[str]) -> list[str]:
+    """Ids as they are, but whole numbers that a spreadsheet or a data frame wrote as 7.0 become 7."""
+    if not any(node.endswith(".0") for node in ids[:100]) or not all(_WHOLE.fullmatch(node) for node in ids):
+        return ids
+    return [node.partition(".")[0] for node in ids]
 
 
 def canonical_order(ids: Iterable[str]) -> list[str]:

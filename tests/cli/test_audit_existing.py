@@ -138,7 +138,9 @@ def test_a_live_server_is_audited(
     assert far["linkteller"]["queries"] == 61 and far["linkteller-grouped"]["queries"] <= 21
     for name in ("lsa2-post", "lsa2-attr", "linkteller"):
         assert far[name]["auc"] == pytest.approx(near[name]["auc"], abs=0.01), name
+    assert far["linkteller"]["status"] == near["linkteller"]["status"] and far["linkteller"]["defence"] == "unknown"
     page = (home / "by-url" / "report.html").read_text()
+    assert "Stated, not checked" in page
     assert (
         "asks 61 queries" in done.stdout and key not in page and key not in (home / "by-url" / "audit.json").read_text()
     )

@@ -44,7 +44,7 @@ def test_audit_of_own_files_writes_table_rows_and_report(files: Path) -> None:
                "--out", "out", "--json", "rows.jsonl", "--exposed", "exposed.csv", "--executor", "serial", cwd=files)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "LapGraph ε=4" in done.stdout and "gives away" in done.stdout
-    assert "drawing 50:25:25" in done.stderr and "all of them are attacked" in done.stderr
+    assert "every run draws 50:25:25" in done.stderr and "all of them are attacked" in done.stderr
     assert (files / "out" / "report.html").is_file()
     rows = [json.loads(line) for line in (files / "rows.jsonl").read_text().splitlines()]
     assert {r["defence"] for r in rows} == {"none", "mlp", "lapgraph"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +31,10 @@ from edgeveil.cli.common import (
     say,
 )
 from edgeveil.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgeveil.graph.graph import Graph
+    from edgeveil.release.release import Release
 
 EXAMPLE = "Example: edgeveil release cora --defence lapgraph --epsilon 4 --out cora-lapgraph"
 
@@ -90,7 +94,10 @@ def release(
                  "delimiter": delimiter},
     )  # fmt: skip
     other = None if inference is None else load_graph(inference, data_root=data_root)
+    from edgeveil.audits.audit import with_default_split
     from edgeveil.defences.api import defend
+
+    secret = secret if other is not None else with_default_split(secret, split_seed)
 
     options: dict[str, Any] = _parameters(param or []) | ({} if preset is None else {"preset": preset})
     made = defend(
@@ -101,8 +108,24 @@ def release(
     for note in made.notes:
         say(f"note: {note}")
     say(f"features: scaling {made.scaling}")
+    _say_utility(made, other or secret)
     say(made.guarantee.statement())
     typer.echo(f"{out}: {made!r}")
+
+
+def _say_utility(made: Release, graph: Graph) -> None:
+    """How useful the release is, and on which nodes that was measured. For the owner: not private."""
+    from edgeveil.metrics.utility import default_metric
+
+    if graph.y is None or (graph.masks is not None and not graph.masks.test.any()):
+        say("no labelled test node, so no utility")
+        return
+    parts = ("train", "val", "test")
+    counts = "" if graph.masks is None else ", ".join(f"{int(getattr(graph.masks, p).sum()):,} {p}" for p in parts)
+    metric = default_metric(graph.num_classes, multilabel=graph.multilabel)
+    value = made.utility("test")[metric]
+    drawn = f"split {graph.split or 'given'} ({counts} nodes); " if counts else ""
+    say(f"{drawn}{metric} on test nodes {value:.3f} (for the owner: not private)")
 
 
 def _parameters(given: list[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError, MissingExtra, TargetError
+from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.release.target import Target, check_nodes
 
 if TYPE_CHECKING:
@@ -77,6 +78,15 @@ class HttpTarget(Target):
         self._only: Int | None = None
         if only is not None:
             self.restrict(only)
+
+    def guarantee(self) -> Guarantee:
+        """What the server states about edges; it is not checked here."""
+        query = "" if self._snapshot is None else f"?snapshot={self._snapshot}"
+        answer = self._send("GET", f"/v1/guarantee{query}")
+        try:
+            return Guarantee.from_json(answer.json()["guarantee"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise TargetError(f"{self._client.base_url} states no readable guarantee: {error!r}") from error
 
     def restrict(self, nodes: Any) -> None:
         """From now on fetch only these rows where an answer would cover all nodes."""

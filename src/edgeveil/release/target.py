@@ -66,7 +66,7 @@ class Target(ABC):
         """Turn the raw answer into an array, or say exactly why it is no prediction."""
         at = f"query {self.queries + 1}"
         try:
-            out = np.asarray(answer)
+            out = as_array(answer)
         except (ValueError, TypeError) as error:
             raise TargetError(f"{at}: the target answered {type(answer).__name__}, not an array") from error
         if self.answer_kind == "labels" and out.ndim == 1 and out.dtype.kind in "iu":
@@ -147,6 +147,15 @@ class LocalTarget(Target):
         return out if self._decimals is None else np.round(out, self._decimals)
 
 
+def as_array(answer: Any) -> NDArray[Any]:
+    """An answer in main memory: a torch tensor may carry gradients, live on a device or be of half precision."""
+    if hasattr(answer, "detach") and hasattr(answer, "cpu"):
+        answer = answer.detach().cpu()
+        answer = answer.double() if answer.is_floating_point() else answer
+        return np.asarray(answer.numpy())
+    return np.asarray(answer)
+
+
 def _single(release: Any) -> Any:
     """The release with a predictor that computes in single precision."""
     predictor = copy.copy(release.predictor)
@@ -199,7 +208,7 @@ class CallableTarget(Target):
             raise TargetError("this target answers for the whole graph only; it cannot answer on an induced subgraph")
         if features is None:
             out = self._call(self.features)
-            return out if nodes is None else np.asarray(out)[nodes]
+            return out if nodes is None else as_array(out)[nodes]
         return self._call(features if nodes is None else replace_rows(self.features, nodes, features))
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:

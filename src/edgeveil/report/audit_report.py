@@ -17,8 +17,9 @@ from edgeveil.audits.exposed_edges import write_exposed
 from edgeveil.audits.gains import LOOKS
 from edgeveil.audits.looks import Looked, look_until_decided
 from edgeveil.audits.resume_files import audit_store, carry_over
-from edgeveil.errors import EdgeveilError, StorageError
+from edgeveil.errors import EdgeveilError, InputError, StorageError
 from edgeveil.graph.graph import Graph
+from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.report.audit_data import AuditData, write_audit
 from edgeveil.report.collect import audit_data
 from edgeveil.report.judged import judged
@@ -81,6 +82,7 @@ def audit(
     graph: Graph,
     *,
     target: Any = None,
+    guarantee: Guarantee | None = None,
     target_name: str = "existing model",
     inference_graph: Graph | None = None,
     executor: str = "serial",
@@ -97,18 +99,22 @@ def audit(
 
     `plan` takes the fields of `edgeveil.audits.audit.AuditPlan`: defences, epsilons, model, attacks, runs, seed, nodes,
     queries, preset, setting, scaling. `target`: attack this release or target instead of training anything; labels are
-    then not needed. `keep`: a store for finished runs, readable by you only, with which an interrupted audit goes on.
+    then not needed; `guarantee` is what its owner states about it. `keep`: a store for finished runs, readable by you
+    only, with which an interrupted audit goes on.
     `command` is quoted in the report; `source` is how the command line names the graph, for the commands at its end.
     `minutes`: add runs, in at most four looks, until the verdict is decided or the time is up; without it there are
     exactly `runs`. `tell` hears about each look. A graph without masks is split anew in every run.
     """
     wished = make_plan(plan)
+    if guarantee is not None and target is None:
+        raise InputError("guarantee= is about target=; releases that the audit trains bring their own")
     truth = inference_graph or graph
     started = time.perf_counter()
     if target is not None:
-        records = [audit_existing(wished, target, truth, target_name)]
+        records = [audit_existing(wished, target, truth, target_name, guarantee)]
         seconds = time.perf_counter() - started
-        data = audit_data(wished, truth, records, seconds=seconds, command=command, existing=True)
+        data = audit_data(wished, truth, records, seconds=seconds, command=command, existing=True,
+                          more={"randomised": records[0].details.get("randomised")})  # fmt: skip
         return Audit(truth, data, records)
     trained = with_default_split(graph, wished.split_seed)
     if trained is not graph and inference_graph is None:

@@ -144,6 +144,11 @@ def _caveats(data: AuditData, cells: Sequence[Cell]) -> list[str]:
         lines.append(
             f"Evidence is thin: {runs} run{'s' if runs != 1 else ''} per release. Repeat with --runs 5 before deciding."
         )
+    if data.settings.get("randomised"):
+        lines.append(
+            "The model answers the same question differently each time (randomised, or in training mode): an attacker "
+            "averages, so these figures are too low. Switch it to evaluation mode and audit again."
+        )
     if data.settings.get("stopped"):
         lines.append(data.settings["stopped"])
     edges = max((row.get("n_edges") or 0 for row in data.rows), default=0)

@@ -1,0 +1,47 @@
+"""Looks: runs are added until decided or the time is up; only the first run is attacked; nothing is run twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgeveil.audits.audit import AuditPlan, judged_by
+from edgeveil.audits.looks import RUNS_AT_LOOK, look_until_decided
+from edgeveil.errors import InputError
+from edgeveil.graph.graph import Graph
+from edgeveil.runs.executors import Serial
+from edgeveil.runs.store import Store
+from zoo import toy
+
+PLAN = AuditPlan(defences=("mlp", "lapgraph"), epsilons=(4.0,), attacks=("lsa2-attr",), nodes=20, split="50:25:25")
+
+
+def test_every_look_adds_trained_runs_and_draws_its_own_split(tmp_path: Path) -> None:
+    told: list[str] = []
+    with Store(tmp_path / "s.sqlite") as store:
+        looked = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=5, tell=told.append)
+        again = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=5)
+    records = looked.found.records
+    assert len(told) == len(RUNS_AT_LOOK) and looked.runs == RUNS_AT_LOOK[-1]  # 15 test nodes decide nothing
+    assert "inside the noise" in looked.stopped
+    attacked = {r.config.get("seed", 0) for r in records if r.config.get("attacks")}
+    assert attacked == {0} and {r.config.get("split_seed", 0) for r in records} == set(range(looked.runs))
+    assert [r.id for r in again.found.records] == [r.id for r in records]
+
+
+def test_a_look_that_does_not_fit_the_time_is_not_taken(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        looked = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=1e-6)
+        assert looked.runs == 1 and "raise --minutes" in looked.stopped
+        with pytest.raises(InputError, match="minutes must be > 0"):
+            look_until_decided(PLAN, toy(), None, Serial(), store, minutes=0)
+
+
+def test_imbalanced_classes_are_judged_by_macro_f1() -> None:
+    graph = toy()
+    assert graph.y is not None
+    y = graph.y.copy()
+    y[:50] = 0
+    skewed = Graph.from_edges(graph.edge_index, x=graph.x, y=y)
+    assert judged_by(PLAN, skewed).utility == "macro_f1" and judged_by(PLAN, graph).utility is None

@@ -22,6 +22,7 @@ from edgeveil.graph.cluster_degrees import CELLS, cluster_degrees
 from edgeveil.models import ModelSpec, TrainSpec
 from edgeveil.privacy.accountants import ACCOUNTANTS
 from edgeveil.privacy.budget import Budget
+from edgeveil.privacy.experiments import Effort
 from edgeveil.privacy.gaussian import discrete_delta
 from edgeveil.privacy.noise import noise_for
 from edgeveil.privacy.verify import verify
@@ -148,7 +149,7 @@ def test_rows_manifests_and_renewals_carry_delta(tmp_path: Path) -> None:
 
 
 def test_the_verifier_finds_it_consistent_at_its_delta() -> None:
-    found = verify(LPGNet(epsilon=4.0, noise="gaussian"), runs=4_000, canaries=2_000)
+    found = verify(LPGNet(epsilon=4.0, noise="gaussian"), Effort(runs=400, canaries=2_000))
     assert found.verdict != "refuted"
 
 

@@ -35,7 +35,7 @@ def fitting_scaling(x: Any) -> str:
     A bag of words is non-negative and sparse, its entries are of one size, and no column that nearly every row fills
     (an age, an amount) carries much of it. A row sum over columns of different units would drown all but the largest.
     """
-    table = sp.csr_matrix(x)
+    table = sp.csr_matrix(x, copy=True)
     table.eliminate_zeros()
     if not table.nnz:
         return "none"

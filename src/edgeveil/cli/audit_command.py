@@ -117,6 +117,7 @@ def audit(
 
     For the owner of the graph: the results are computed from the private edges and are not private themselves.
     """
+    from edgeveil.audits.inspection import short_inspection
     from edgeveil.cli.foreign_models import check_order, open_model
     from edgeveil.cli.progress import RunProgress
     from edgeveil.report.audit_report import audit as run_audit
@@ -129,6 +130,8 @@ def audit(
         columns={"id_column": id_column, "source": source, "target": target, "label_column": label_column,
                  "delimiter": delimiter},
     )  # fmt: skip
+    for line in short_inspection(train):
+        say(line)
     if train.y is not None and train.masks is None:
         say("no train/validation/test masks given: every run draws 50:25:25 (choose with --split)")
     other = None if inference is None else load_graph(inference, data_root=data_root)

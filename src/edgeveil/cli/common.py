@@ -168,6 +168,7 @@ def load_graph(
     data_root: Path | None = None,
     default: str | None = None,
     columns: Mapping[str, str | None] | None = None,
+    quiet: bool = False,
 ) -> Graph:
     """The graph a command line means: own files, a graph.npz, or a dataset by name. Unreadable files are bad usage."""
     try:
@@ -177,7 +178,10 @@ def load_graph(
             raise UsageError(
                 f"--{next(iter(said)).replace('_', '-')} goes with --edges; a dataset brings its own columns"
             )
-        return _load_graph(name or default, name, edges, own, header, split, split_seed, data_root, said)
+        graph = _load_graph(name or default, name, edges, own, header, split, split_seed, data_root, said)
+        if not quiet:
+            _say_reading(graph)
+        return graph
     except StorageError as error:
         raise UsageError(str(error)) from error
 
@@ -194,7 +198,6 @@ def _load_graph(
         graph = read_graph(
             edges, own["features"], own["labels"], nodes=own["nodes"], header=header, **cast(Any, columns)
         )
-        _say_reading(graph)
         return graph if split is None else _resplit(graph, split, split_seed)
     if any(given is not None for given in (*own.values(), header)):
         raise UsageError(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from edgeveil.audits.audit import AuditPlan, judged_by
+from edgeveil.audits.audit import AuditPlan, enough_nodes, judged_by
 from edgeveil.audits.looks import RUNS_AT_LOOK, look_until_decided
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.runs.executors import Serial
+from edgeveil.runs.score import draw_nodes
 from edgeveil.runs.store import Store
 from zoo import toy
 
@@ -36,6 +38,18 @@ def test_a_look_that_does_not_fit_the_time_is_not_taken(tmp_path: Path) -> None:
         assert looked.runs == 1 and "raise --minutes" in looked.stopped
         with pytest.raises(InputError, match="minutes must be > 0"):
             look_until_decided(PLAN, toy(), None, Serial(), store, minutes=0)
+
+
+def test_enough_nodes_are_attacked_to_find_edges_among_them() -> None:
+    """300 of 200,000 nodes held 4 edges; now about 60 are expected, whatever the size, and small graphs stay at 500."""
+    rng = np.random.default_rng(0)
+    sparse = Graph.from_edges(rng.integers(0, 40_000, (2, 60_000)), x=np.zeros((40_000, 1)))
+    count = enough_nodes(sparse)
+    assert 500 < count < 4000
+    drawn = [draw_nodes(sparse, count, seed) for seed in range(5)]
+    inside = [int(np.isin(sparse.edge_index, nodes).all(axis=0).sum()) for nodes in drawn]
+    assert min(inside) >= 30 and np.mean(inside) == pytest.approx(60, rel=0.3)
+    assert enough_nodes(toy()) == 500
 
 
 def test_imbalanced_classes_are_judged_by_macro_f1() -> None:

@@ -42,6 +42,7 @@ __all__ = [
     "Found",
     "attack_configs",
     "check_plan",
+    "enough_nodes",
     "graphs_of",
     "judged_by",
     "make_plan",
@@ -52,6 +53,7 @@ __all__ = [
 DEFAULT_DEFENCES = ("none", "mlp", "feature-graph", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-t", "veil-counts")
 DEFAULT_ATTACKS = ("linkteller", "linkteller-grouped", "lsa2-post", "lsa2-attr")
 DEFAULT_SPLIT = "50:25:25"
+MOST_NODES = 4000  # eight million pairs
 MIN_EDGES = 30  # fewer true edges among the attacked nodes make every share a coin toss
 
 
@@ -178,6 +180,16 @@ def run_audit(
 def with_default_split(graph: Graph, seed: int = 0) -> Graph:
     """Own graphs come without masks: half of the labelled nodes train, a quarter each validates and tests."""
     return graph if graph.y is None or graph.masks is not None else apply_split(graph, DEFAULT_SPLIT, seed)
+
+
+def enough_nodes(graph: Graph, least: int = 500) -> int:
+    """How many nodes to draw so that about 2 MIN_EDGES true edges lie among them, at most MOST_NODES.
+
+    All nodes are as likely to be drawn, so every edge of the graph is as likely to be among the attacked ones, with
+    probability (m/n)^2: each weighs the same, and leakage is a consistent estimate for the whole graph.
+    """
+    needed = math.ceil(graph.num_nodes * math.sqrt(2 * MIN_EDGES / max(graph.num_edges, 1)))
+    return min(max(least, needed), MOST_NODES)
 
 
 def judged_by(plan: AuditPlan, graph: Graph) -> AuditPlan:

@@ -123,6 +123,7 @@ def audit(
     from edgeveil.report.audit_report import audit as run_audit
 
     count, node_file = count_and_file(nodes)
+    asked = {"nodes": count} if any(text.isdecimal() for text in nodes or []) else {}
     default = None if edges or node_file else default_graph(data_root)
     train = load_graph(
         graph, edges=edges, features=features, labels=labels, nodes=node_file, header=header, split=split,
@@ -149,8 +150,8 @@ def audit(
             train, target=existing, target_name=name, inference_graph=other, executor=executor, workers=workers,
             keep=out / "store.sqlite", progress=progress, command=command_line(sys.argv[1:]),
             defences=words(defence), epsilons=numbers(epsilon), model=model, attacks=words(attack), runs=runs or 1,
-            seed=seed, nodes=count, queries=queries, preset=preset, scaling=scaling, setting=setting,
-            split_seed=split_seed, minutes=minutes if runs is None else None, tell=say,
+            seed=seed, queries=queries, preset=preset, scaling=scaling, setting=setting,
+            **asked, split_seed=split_seed, minutes=minutes if runs is None else None, tell=say,
             source=source_words(graph or default, edges, features, labels, node_file, split),
         )  # fmt: skip
     _show(found, out, json_file)

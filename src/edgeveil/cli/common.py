@@ -101,8 +101,8 @@ NodesOption = Annotated[
     typer.Option(
         "--nodes",
         metavar="N|FILE",
-        help="How many nodes are attacked, all pairs among them (default 500); or a file that lists all nodes of "
-        "--edges, one id per line. Give it twice for both.",
+        help="How many nodes are attacked, all pairs among them (default 500, in audits more where edges are rare); or "
+        "a file that lists all nodes of --edges, one id per line. Give it twice for both.",
     ),
 ]
 PresetName = Annotated[str, typer.Option(help="Hyper-parameters: default, linkteller, lpgnet, graphprivatizer.")]

@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgeveil.audits.audit import DEFAULT_SPLIT, check_plan, judged_by, make_plan, run_audit, with_default_split
+from edgeveil.audits.audit import (
+    DEFAULT_SPLIT,
+    check_plan,
+    enough_nodes,
+    judged_by,
+    make_plan,
+    run_audit,
+    with_default_split,
+)
 from edgeveil.audits.claim_checks import verify_plan
 from edgeveil.audits.existing_models import audit_existing
 from edgeveil.audits.exposed_edges import write_exposed
@@ -105,7 +113,8 @@ def audit(
     `minutes`: add runs, in at most four looks, until the verdict is decided or the time is up; without it there are
     exactly `runs`. `tell` hears about each look. A graph without masks is split anew in every run.
     """
-    wished = make_plan(plan)
+    trains = {"nodes": enough_nodes(inference_graph or graph)} if target is None else {}  # a server's answers cost
+    wished = make_plan(trains | plan)
     if guarantee is not None and target is None:
         raise InputError("guarantee= is about target=; releases that the audit trains bring their own")
     truth = inference_graph or graph

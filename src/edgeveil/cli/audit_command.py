@@ -6,7 +6,7 @@ import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -123,7 +123,7 @@ def audit(
     from edgeveil.report.audit_report import audit as run_audit
 
     count, node_file = count_and_file(nodes)
-    asked = {"nodes": count} if any(text.isdecimal() for text in nodes or []) else {}
+    asked: dict[str, Any] = {"nodes": count} if any(text.isdecimal() for text in nodes or []) else {}
     default = None if edges or node_file else default_graph(data_root)
     train = load_graph(
         graph, edges=edges, features=features, labels=labels, nodes=node_file, header=header, split=split,

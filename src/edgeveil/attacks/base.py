@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import time
 from abc import ABC, abstractmethod
@@ -70,6 +71,15 @@ class AttackResult:
         """(edges, non-edges) among the unlisted pairs: the `rest` argument of the metrics."""
         edges = edges_in_total - edges_listed
         return edges, self.unlisted - edges
+
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<tr><td>{u} - {v}</td><td>{score:.4g}</td></tr>" for u, v, score in self._best(10))
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        head = "<tr><th scope='col'>pair</th><th scope='col'>score</th></tr>"
+        return f"<p><b>{html.escape(repr(self))}</b></p><table>{head}{cells}</table>{notes}"
+
+    def _best(self, count: int) -> list[tuple[int, int, float]]:
+        return [(int(self.pairs[0, i]), int(self.pairs[1, i]), float(self.scores[i])) for i in self.top(count)]
 
     def __repr__(self) -> str:
         return f"AttackResult({self.attack}, {self.num_pairs:,} pairs, {self.queries} queries, {self.access})"

@@ -21,6 +21,7 @@ from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import EdgeveilError, InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import apply_split
+from edgeveil.notebook import html_table
 from edgeveil.privacy.budget import exact
 from edgeveil.runs.executors import make_executor
 from edgeveil.runs.records import Record
@@ -71,9 +72,22 @@ class Advice:
     words: list[str] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (c.defence, f"{c.epsilon:g}", c.promise, f"{c.validation:.3f} ± {c.spread:.3f}", _figure(c.utility),
+             _figure(c.leakage))
+            for c in rank(self.choices)
+        ]  # fmt: skip
+        head = ("defence", "epsilon", "guarantee", "validation", "test", "leakage")
+        return html_table(f"above {self.floor:.3f}, {self.floor_is}", head, rows, self.words)
+
     def __repr__(self) -> str:
         chosen = ", ".join(f"{c.defence} at {c.epsilon:g}" for c in rank(self.choices)) or "nothing"
         return f"Advice(above {self.floor:.3f}, {self.floor_is}: {chosen})\n" + "\n".join(f"  {w}" for w in self.words)
+
+
+def _figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3f}"
 
 
 def with_validation(graph: Graph, seed: int = 0) -> Graph:

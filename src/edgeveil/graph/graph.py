@@ -26,6 +26,7 @@ from edgeveil.graph.validate import (
     collapse_edges,
     freeze,
 )
+from edgeveil.notebook import html_table
 
 if TYPE_CHECKING:
     from edgeveil.graph.files.table_transform import TableTransform
@@ -331,6 +332,18 @@ class Graph:
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "nodes": f"{self.num_nodes:,} ({'public' if self.public_nodes else 'read off the edges'})",
+            "edges": f"{self.num_edges:,} (density {self.density:.2g}); {self.collapsed}",
+            "features": f"{self.num_features:,}",
+            "labels": "none"
+            if self.y is None
+            else f"{self.num_classes:,} {'labels' if self.multilabel else 'classes'}",
+            "split": self.split or "none",
+        }
+        return html_table(f"{self.name}{' (synthetic twin)' if self.is_twin else ''}", ("", ""), facts.items())
 
     def __repr__(self) -> str:
         twin = " (synthetic twin)" if self.is_twin else ""

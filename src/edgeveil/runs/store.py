@@ -14,10 +14,11 @@ import sqlite3
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from edgeveil.errors import StorageError
+from edgeveil.errors import MissingExtra, StorageError
 from edgeveil.runs.records import Record, append_record, owner_only, read_log
 from edgeveil.runs.rows import FIELDS, FIGURES, LABELS, WHOLE
 from edgeveil.runs.run_config import canonical_json
@@ -207,6 +208,14 @@ class Store:
                 figures.setdefault(number, {})[metric] = int(value) if metric in WHOLE else value
             for number, labels in self._select("SELECT number, labels FROM rows WHERE run=? ORDER BY number", name):
                 yield {**dict.fromkeys(FIELDS), **json.loads(labels), **figures.get(number, {})}
+
+    def to_pandas(self, run: str | None = None) -> Any:
+        """The rows as a pandas DataFrame, one column per field."""
+        try:
+            pandas: Any = import_module("pandas")
+        except ImportError as error:
+            raise MissingExtra("rows as a DataFrame", "pandas") from error
+        return pandas.DataFrame.from_records(list(self.rows(run)))
 
     def seconds(self) -> list[tuple[Mapping[str, Any], float]]:
         """Settings and processor seconds of every finished run, for estimates."""

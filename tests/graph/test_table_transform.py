@@ -61,3 +61,8 @@ def test_a_later_table_with_mistakes_is_refused_with_the_cell() -> None:
         fitted().apply({"plan": ["gold"]})
     with pytest.raises(InputError, match="a table is a file"):
         fitted().apply(3)
+
+
+def test_a_later_table_may_miss_what_the_first_one_had() -> None:
+    found = TableTransform.fit(columns_of({"age": ["30", "40", "90"]})[0])
+    assert found.outputs == ["age"] and found.apply({"age": ["", "7"]}).tolist() == [[40], [7]]

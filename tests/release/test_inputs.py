@@ -77,3 +77,11 @@ def test_names_travel_through_networkx_and_pyg(files: dict[str, Path]) -> None:
     for back in (ev.from_pyg(ev.to_pyg(graph)), from_networkx(to_networkx(graph))):
         assert isinstance(back, Graph) and back.class_names == ("calm", "keen")
         assert back.node_ids.tolist() == graph.node_ids.tolist()
+
+
+def test_a_release_made_from_an_array_takes_arrays_only(files: dict[str, Path]) -> None:
+    graph = ev.read_graph(**files)
+    made = ev.defend(graph.with_features(np.asarray(graph.x)), "mlp", seed=0)
+    np.testing.assert_allclose(made.transform(graph.x), made.features, atol=1e-12)
+    with pytest.raises(InputError, match="made from numbers"):
+        made.transform({"income": [1]})

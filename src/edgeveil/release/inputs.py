@@ -26,10 +26,10 @@ class Inputs:
 
     def apply(self, table: Any) -> NDArray[np.float64]:
         """Model-space features, one row per row of a raw table or of an array of raw numbers."""
-        if isinstance(table, np.ndarray) or self.table is None:
-            rows = np.atleast_2d(np.asarray(table, np.float64))
-        else:
+        if self.table is not None and not isinstance(table, np.ndarray):
             rows = self.table.apply(table)
+        else:
+            rows = _numbers(table)
         if rows.ndim != 2 or rows.shape[1] != self.width or not np.isfinite(rows).all():
             raise InputError(f"raw features are {self.width} finite numbers per node, got shape {list(rows.shape)}")
         out: NDArray[np.float64] = np.asarray(self.scaling.apply(rows).toarray(), np.float64)
@@ -52,3 +52,12 @@ class Inputs:
         scale, shift = (None if fitted[key] is None else np.array(fitted[key]) for key in ("scale", "shift"))
         table = None if values["table"] is None else TableTransform.from_json(values["table"])
         return cls(Scaling(fitted["kind"], scale, shift), int(values["width"]), table)
+
+
+def _numbers(table: Any) -> NDArray[np.float64]:
+    try:
+        return np.atleast_2d(np.asarray(table, np.float64))
+    except (TypeError, ValueError):
+        raise InputError(
+            "this release was made from numbers, not from a table with columns: give an array of raw features"
+        ) from None

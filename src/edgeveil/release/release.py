@@ -183,8 +183,9 @@ class Release:
         names = range(self.num_nodes) if self.node_ids is None else self.node_ids
         return {str(node): at for at, node in enumerate(names)}
 
-    def _numbers(self, names: NDArray[Any]) -> NDArray[np.int64]:
-        """Numbers of nodes given by name."""
+    def node_numbers(self, names: Any) -> NDArray[np.int64]:
+        """Numbers of nodes given by their ids."""
+        names = np.atleast_1d(np.asarray(names, str))
         unknown = next((name for name in names.ravel().tolist() if name not in self._places), None)
         if unknown is not None:
             hint = "its nodes have no names, ask by number" if self.node_ids is None else "check the id"
@@ -193,7 +194,7 @@ class Release:
 
     def _check_nodes(self, nodes: Any) -> NDArray[np.int64]:
         ids = np.atleast_1d(np.asarray(nodes))
-        ids = self._numbers(ids) if ids.dtype.kind == "U" else ids
+        ids = self.node_numbers(ids) if ids.dtype.kind == "U" else ids
         if ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu":
             raise InputError(f"nodes must be a non-empty list of node numbers, got {nodes!r}")
         bad = ids[(ids < 0) | (ids >= self.num_nodes)]

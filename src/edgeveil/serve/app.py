@@ -30,6 +30,7 @@ from edgeveil.serve.bodies import (
 from edgeveil.serve.config import Settings
 from edgeveil.serve.middleware import Envelope, Handler, Shortcut, read_body
 from edgeveil.serve.problems import Problem
+from edgeveil.serve.raw_tables import add_raw_tables
 from edgeveil.serve.service import Service
 from edgeveil.serve.throttle import client_address
 from edgeveil.serve.wire import ARROW, NPZ, PredictRequest, encode_answer, parse_json, parse_predict
@@ -65,6 +66,7 @@ def create_app(settings: Settings, release: Release | None = None) -> FastAPI:
     predict = _add_predict(app, service)
     _add_facts(app, service)
     _add_snapshots(app, service)
+    add_raw_tables(app, service, _key)
     _add_health(app, service)
     if settings.admin:
         add_admin(app, service)

@@ -332,6 +332,7 @@ class Service:
             "num_nodes": release.num_nodes,
             "num_features": release.matrix.shape[1],
             "num_classes": release.num_classes,
+            "class_names": release.class_names and list(release.class_names),
             "multilabel": release.multilabel,
             "output": self.policy.describe(),
             "changed_features": self.is_open(self.snapshots.base),

@@ -121,7 +121,7 @@ def fit_rule(name: str, column: Any, *, comma: bool, file: str, first_row: int =
     if kind == "category":
         return _category(name, counts, cells, bare, len(column))
     values = ColumnRule(name, kind, comma=decimal, fill=np.nan).apply(column, file, first_row)[:, 0]
-    fill = float(np.nanmedian(values)) if bare else 0.0
+    fill = float(np.nanmedian(values))  # also for tables to come, which may miss what this one has
     words = {"number": "a number", "boolean": "yes/no as 1/0", "date": "a date as days since 1970-01-01"}[kind]
     said = words + " with decimal commas" * decimal
     if bare:

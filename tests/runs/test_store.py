@@ -121,7 +121,7 @@ from test_store import record
 from edgeveil.runs.store import Store
 from edgeveil.errors import StorageError
 store = Store(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
 done = 0
 try:
     for number in range(10_000):

@@ -15,7 +15,7 @@ from edgeveil.parameters import parameters_of, parse_value
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """Does things. `rate` is how fast; `steps` says where. Nothing else."""
+    """Does things. `rate`: how fast; none is slow. `steps` says where. Nothing else."""
 
     epsilon: float
     """What one edge
@@ -33,7 +33,7 @@ def test_names_types_defaults_and_words() -> None:
     found = {p.name: p for p in parameters_of(Method)}
     assert list(found) == ["epsilon", "rate", "steps", "way", "exact", "count"]
     assert found["epsilon"].required and found["epsilon"].doc == "What one edge may cost."
-    assert found["rate"].doc == "`rate` is how fast" and found["steps"].doc == "`steps` says where."
+    assert found["rate"].doc == "how fast; none is slow." and found["steps"].doc == "`steps` says where."
     assert str(found["exact"]) == "exact (true or false, default true)"
     assert str(found["rate"]).startswith("rate (number or none, default none): ")
 

@@ -65,7 +65,7 @@ def _parameters(cls: Any) -> tuple[Parameter, ...]:
 
 def names_of(cls: type) -> tuple[str, ...]:
     """Only the names."""
-    return tuple(p.name for p in parameters_of(cls))
+    return tuple(f.name for f in fields(cls) if f.init) if is_dataclass(cls) else ()
 
 
 def _default(field: Any) -> Any:
@@ -103,8 +103,9 @@ def _strings_below(cls: Any) -> dict[str, str]:
 
 
 def _sentences(doc: str, name: str) -> str:
-    parts = re.split(r"(?<=[.;])\s+", _line(doc))
-    return " ".join(part for part in parts if re.search(rf"`{re.escape(name)}\b", part)).rstrip(";")
+    parts = re.split(r"(?<=\.)\s+", _line(doc))
+    found = " ".join(part for part in parts if re.search(rf"`{re.escape(name)}\b", part))
+    return found.removeprefix(f"`{name}`: ")
 
 
 def _line(text: str) -> str:

@@ -41,13 +41,15 @@ class Entry(Generic[T]):
 class Registry(Generic[T]):
     """The members of one family (attacks, defences, models, predictors).
 
-    `groups` are the entry points that other packages declare members under.
+    `groups` are the entry points that other packages declare members under. `reserved` are names that no parameter may
+    have, because the call that takes them has arguments of these names.
     """
 
-    def __init__(self, kind: str, package: str, *groups: str) -> None:
+    def __init__(self, kind: str, package: str, *groups: str, reserved: Iterable[str] = ()) -> None:
         self.kind = kind
         self._package = package
         self._groups = groups
+        self._reserved = frozenset(reserved)
         self._entries: dict[str, Entry[T]] = {}
         self._numbered: dict[str, str] = {}
         self._loading = self._loaded = False
@@ -72,6 +74,12 @@ class Registry(Generic[T]):
         return wrap
 
     def _add(self, entry: Entry[T]) -> None:
+        taken = self._reserved.intersection(names_of(entry.cls))
+        if taken:
+            raise InputError(
+                f"{self.kind} {entry.name!r} has a parameter {min(taken)!r}, which is an argument of its own already; "
+                "rename the parameter"
+            )
         old = self._entries.get(entry.name)
         if old is not None and old.cls.__qualname__ != entry.cls.__qualname__:
             raise InputError(

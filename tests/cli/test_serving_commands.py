@@ -55,11 +55,11 @@ def test_release_says_what_it_promises_and_never_overwrites(home: Path) -> None:
     with pytest.raises(UsageError, match="spends epsilon again"):
         run("release", home / "graph.npz", "--defence", "lapgraph", "--epsilon", 3, "--out", out)
     deep = run(
-        "release", home / "graph.npz", "--defence", "lpgnet", "--epsilon", 3, "--param", "layers=1", "--out", home / "l"
+        "release", home / "graph.npz", "--defence", "lpgnet", "--epsilon", 3, "--set", "layers=1", "--out", home / "l"
     )
     assert deep.exit_code == 0 and ev.Release.load(home / "l").params["layers"] == 1
     with pytest.raises(UsageError, match="name=value"):
-        run("release", home / "graph.npz", "--defence", "mlp", "--param", "layers", "--out", home / "m")
+        run("release", home / "graph.npz", "--defence", "mlp", "--set", "layers", "--out", home / "m")
 
 
 def test_attack_a_release_with_truth_from_graph_or_csv(home: Path) -> None:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from edgeveil.attacks.base import ATTACKS, Attack, AttackResult
 from edgeveil.errors import InputError
-from edgeveil.release.target import AttackerView, Target, check_nodes
+from edgeveil.release.target import AttackerView, PublicGraph, Target, check_nodes
 
 __all__ = ["SPARSE_ABOVE", "attack", "make_attack", "make_view"]
 
@@ -19,7 +19,7 @@ SPARSE_ABOVE = 6000  # nodes; 18 million pairs are the most that a result lists 
 def make_attack(name: str, mode: str | None = None, **params: Any) -> Attack:
     """The attack behind a name; `mode` only where the attack knows modes."""
     if mode is not None:
-        if "mode" not in ATTACKS.get(name).__dataclass_fields__:  # type: ignore[attr-defined]
+        if not ATTACKS.takes(name, "mode"):
             raise InputError(f"{name!r} has no modes, got mode={mode!r}; drop it")
         params["mode"] = mode
     return ATTACKS.create(name, **params)
@@ -33,6 +33,8 @@ def make_view(
     features: Any = None,
     density: float | None = None,
     known_edges: Any = None,
+    known_non_edges: Any = None,
+    shadow: Any = None,
     controlled_features: Any = None,
 ) -> AttackerView:
     """What Bob knows about `target`: by default all nodes, and the features its owner shares.
@@ -51,12 +53,16 @@ def make_view(
     if asked is None and len(ids) < 2:
         raise InputError(f"{len(ids)} node has no pair to score; an attack needs at least two nodes")
     known = None if known_edges is None else _check_pairs(known_edges, target.num_nodes, "known_edges")
+    other = None if known_non_edges is None else _check_pairs(known_non_edges, target.num_nodes, "known_non_edges")
+    _check_disjoint(known, other)
     columns = None if controlled_features is None else np.unique(np.asarray(controlled_features, np.int64))
     return AttackerView(
         nodes=ids,
         features=_own_rows(target.features if features is None else features, ids, target.num_nodes),
         pairs=asked,
         known_edges=known,
+        known_non_edges=other,
+        shadow=None if shadow is None else PublicGraph.of(shadow),
         density=density,
         controlled_features=columns,
         whole_graph=asked is None and (nodes is None or len(ids) > SPARSE_ABOVE),
@@ -74,6 +80,8 @@ def attack(
     *,
     features: Any = None,
     known_edges: Any = None,
+    known_non_edges: Any = None,
+    shadow: Any = None,
     controlled_features: Any = None,
     **params: Any,
 ) -> AttackResult:
@@ -81,13 +89,14 @@ def attack(
 
     `nodes`: all pairs among them are scored (default: the whole graph, as a sparse result). `pairs` [2, P]: only
     these, and only their nodes are queried. `mode`: ``exact`` (white box) or ``query`` (black box) for LinkTeller.
-    Further keywords are the attack's own parameters.
+    `known_edges` and `known_non_edges` [2, K] are pairs that the attacker knows, `shadow` is a public graph (`ev.Graph`
+    or `PublicGraph`) that he learns from. Further keywords are the attack's own parameters.
     """
     method = make_attack(name, mode, **params)
     target = release_or_target if isinstance(release_or_target, Target) else Target.local(release_or_target)
     view = make_view(
         target, nodes, pairs=pairs, features=features, density=density, known_edges=known_edges,
-        controlled_features=controlled_features,
+        known_non_edges=known_non_edges, shadow=shadow, controlled_features=controlled_features,
     )  # fmt: skip
     return method.run(target, view, seed)
 
@@ -100,6 +109,16 @@ def _check_pairs(pairs: Any, num_nodes: int, what: str = "pairs") -> Any:
     if len(bad):
         raise InputError(f"unknown node {bad[0]} in {what}; the target answers for nodes 0..{num_nodes - 1}")
     return ends.astype(np.int64)
+
+
+def _check_disjoint(edges: Any, non_edges: Any) -> None:
+    if edges is None or non_edges is None:
+        return
+    both = {tuple(pair) for pair in np.sort(edges, axis=0).T.tolist()} & {
+        tuple(pair) for pair in np.sort(non_edges, axis=0).T.tolist()
+    }
+    if both:
+        raise InputError(f"the pair {min(both)} is in known_edges and in known_non_edges; it cannot be both")
 
 
 def _own_rows(features: Any, ids: Any, num_nodes: int) -> Any:

@@ -104,16 +104,26 @@ class Scored:
 
 
 class Attack(ABC):
-    """One published or new attack. Fields are its parameters; class facts say what it needs."""
+    """One published or new attack. Fields are its parameters; class facts say what it needs and how it works.
+
+    `needs`: of "answers", "graded answers", "features", "stored graph", "mechanism" (its public law), "shadow graph",
+    "known edges" and "known non-edges". `watches`: it moves a node's features and watches other nodes' answers, so it is blind where an answer
+    depends on the node's own features alone, and needs features wherever no derivative is offered.
+    """
 
     reference: ClassVar[str] = ""
-    # of "answers", "features", "graded answers", "stored graph", "mechanism" (its public law)
     needs: ClassVar[frozenset[str]] = frozenset()
+    watches: ClassVar[bool] = False
     whole: ClassVar[bool] = False  # asks about the whole graph, whichever nodes matter
 
     @abstractmethod
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Score the view's pairs."""
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """What this instance needs; a parameter may add to the class's needs."""
+        return self.needs
 
     def run(self, target: Target, view: AttackerView, seed: int = 0) -> AttackResult:
         """Score the view's pairs and account for queries, rows and time."""
@@ -144,21 +154,32 @@ class Attack(ABC):
         )
 
     def _check(self, target: Target, view: AttackerView) -> None:
-        if "stored graph" in self.needs and target.stored_graph is None:
+        for need, value, option in (
+            ("shadow graph", view.shadow, "shadow=, or --shadow GRAPH"),
+            ("known edges", view.known_edges, "known_edges="),
+            ("known non-edges", view.known_non_edges, "known_non_edges="),
+        ):
+            if need in self.needed and value is None:
+                raise InputError(f"{_name(self)} needs {need}; pass {option}")
+        if "stored graph" in self.needed and target.stored_graph is None:
             raise InputError(
                 f"{_name(self)} reads the graph that a release keeps, and this target shows none (it keeps statistics "
                 "or no edges at all, or it is a black box)"
             )
-        if "features" in self.needs and view.features is None:
+        if "features" in self.needed and view.features is None:
             raise InputError(f"{_name(self)} needs the nodes' features; pass features= (model space, one row per node)")
-        if "graded answers" in self.needs and target.answer_kind == "labels":
+        if "graded answers" in self.needed and target.answer_kind == "labels":
             raise InputError(
                 f"{_name(self)} needs logits or probabilities, but this target answers labels only; "
                 "use linkteller-labels"
             )
 
 
-ATTACKS: Registry[Attack] = Registry("attack", "edgeveil.attacks", "edgeveil.attacks")
+CALL = (
+    "name", "nodes", "seed", "density", "pairs", "features", "known_edges", "known_non_edges", "shadow",
+    "controlled_features",
+)  # fmt: skip
+ATTACKS: Registry[Attack] = Registry("attack", "edgeveil.attacks", "edgeveil.attacks", reserved=CALL)
 
 
 def _name(attack: Attack) -> str:

@@ -51,6 +51,7 @@ class LinkTeller(Attack):
 
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, Algorithm 1"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers"})
+    watches: ClassVar[bool] = True
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Influence among the view's nodes, turned into pair scores."""

@@ -57,6 +57,7 @@ class LinkTellerGrouped(Attack):
 
     reference: ClassVar[str] = "group-testing form of Wu et al., LinkTeller, IEEE S&P 2022"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers", "features"})
+    watches: ClassVar[bool] = True
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Two rounds of signed groups, then pair scores as in LinkTeller."""

@@ -38,6 +38,7 @@ class LinkTellerLabels(Attack):
 
     reference: ClassVar[str] = "decision-only form of Wu et al., LinkTeller, IEEE S&P 2022, appendix E3"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "features"})
+    watches: ClassVar[bool] = True
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Inverse flipping steps of both signs, added, as the influence matrix."""

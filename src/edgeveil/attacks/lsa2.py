@@ -49,6 +49,11 @@ class Lsa2(Attack):
 
     reference: ClassVar[str] = "He et al., Stealing Links from Graph Neural Networks, USENIX Security 2021"
 
+    @property
+    def needed(self) -> frozenset[str]:
+        """Features where they are what is compared."""
+        return self.needs | ({"features"} if self.source == "attr" else set())
+
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """One query (``post``) or none (``attr``), then all pairs in blocks."""
         self._check_parameters()

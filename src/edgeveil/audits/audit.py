@@ -48,6 +48,7 @@ __all__ = [
     "make_plan",
     "run_audit",
     "with_default_split",
+    "with_shadow",
 ]
 
 DEFAULT_DEFENCES = ("none", "mlp", "feature-graph", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-t", "veil-counts")
@@ -59,7 +60,9 @@ MIN_EDGES = 30  # fewer true edges among the attacked nodes make every share a c
 
 @dataclass(frozen=True, kw_only=True)
 class AuditPlan:
-    """What to try. `nodes` are attacked, all pairs among them; `queries` is the budget of the grouped attack.
+    """What to try. `nodes` are attacked, all pairs among them; `queries` is the budget of attacks that have one.
+
+    `params` sets parameters by the name of a defence or attack. `shadow` names the public graph for attacks that learn.
 
     A run's name depends on its own settings alone. To look at more seeds, or at more seeds of some defences, run the
     same plan with a larger `runs` or fewer `defences` into the same store: what is there is not run again.
@@ -80,6 +83,8 @@ class AuditPlan:
     split: str | None = None  # a rule by which every run draws its own split; None: the graph's masks
     split_seed: int = 0
     attacked_runs: int | None = None  # the first so many runs are attacked, the others only trained; None: all
+    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    shadow: str | None = None
 
     def cells(self) -> Iterator[tuple[str, float | None, int]]:
         """Every release to train: defence, epsilon (None where it takes none), seed."""
@@ -99,14 +104,21 @@ class AuditPlan:
         return RunConfig(
             dataset=names[-1], train_on=names[0] if len(names) > 1 else None, split=self.split or "given",
             split_seed=self.split_seed + run if self.split else 0, setting=self.setting,
-            defence=defence, epsilon=epsilon, model="mlp" if defence == "mlp" else self.model,
+            defence=defence, defence_params=self.params_of(defence), epsilon=epsilon, model=self._model(defence),
             preset=self._preset(defence, epsilon), seed=seed, utility=self.utility, scaling=self.scaling,
             attacks=attacks, details=True,
         )  # fmt: skip
 
     def _preset(self, name: str, epsilon: float | None) -> str:
         """Whose hyper-parameters: where none are named, those that fit the defence, as `ev.defend` takes them."""
-        return make_defence(name, epsilon).paper if self.preset == "default" else self.preset
+        return make_defence(name, epsilon, **self.params_of(name)).paper if self.preset == "default" else self.preset
+
+    def _model(self, defence: str) -> str:
+        return "mlp" if defence == "mlp" else self.model
+
+    def params_of(self, method: str) -> dict[str, Any]:
+        """What is set for a defence or attack."""
+        return next((dict(p) for name, p in self.params.items() if canonical(name) == canonical(method)), {})
 
 
 def make_plan(wishes: Mapping[str, Any]) -> AuditPlan:
@@ -119,7 +131,12 @@ def make_plan(wishes: Mapping[str, Any]) -> AuditPlan:
     given: dict[str, Any] = {k: tuple(v) if k in lists else v for k, v in wishes.items()}
     if "model" in given:
         given["model"] = model_name(given["model"])
-    return AuditPlan(**given)
+    plan = AuditPlan(**given)
+    tried = {canonical(name) for name in (*plan.defences, *plan.attacks)}
+    for name in plan.params:
+        if canonical(name) not in tried:
+            raise InputError(f"parameters are set for {name!r}, which this audit does not try")
+    return plan
 
 
 def attack_configs(plan: AuditPlan, seed: int) -> tuple[AttackConfig, ...]:
@@ -127,16 +144,16 @@ def attack_configs(plan: AuditPlan, seed: int) -> tuple[AttackConfig, ...]:
     sample = derive(seed, "attacked nodes") % 2**32
     return tuple(
         AttackConfig(
-            name=name, params={"queries": plan.queries} if "queries" in _fields(name) else {}, nodes=plan.nodes,
-            sample_seeds=(sample,), seed=seed, density="exact",
+            name=name, params=_budget(name, plan.queries) | plan.params_of(name),
+            nodes=plan.nodes, sample_seeds=(sample,), seed=seed, density="exact",
+            shadow=plan.shadow if "shadow graph" in ATTACKS.get(name).needs else None,
         )
         for name in plan.attacks
     )  # fmt: skip
 
 
-def _fields(attack: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = getattr(ATTACKS.get(attack), "__dataclass_fields__", {})
-    return found
+def _budget(attack: str, queries: int) -> dict[str, int]:
+    return {"queries": queries} if ATTACKS.takes(attack, "queries") else {}
 
 
 def graphs_of(graph: Graph, inference: Graph | None) -> dict[str, Graph]:
@@ -168,11 +185,13 @@ def run_audit(
     executor: Executor,
     store: Store,
     progress: Progress | None = None,
+    shadow: Graph | None = None,
 ) -> Found:
-    """Run what the store does not hold yet."""
+    """Run what the store does not hold yet. `shadow` is the graph that the plan calls so."""
     check_plan(plan, inference or graph)
     graphs = graphs_of(graph, inference)
-    summary = sweep(plan.configs(graphs), store, executor, graphs.__getitem__, plan="audit", progress=progress)
+    known = graphs if shadow is None or plan.shadow is None else graphs | {plan.shadow: shadow}
+    summary = sweep(plan.configs(graphs), store, executor, known.__getitem__, plan="audit", progress=progress)
     failures = [f"{what}: {reason}" for what, reason in summary.failures.values()]
     return Found([record for _, record in stored(store, summary)], failures)
 
@@ -219,7 +238,19 @@ def check_plan(plan: AuditPlan, graph: Graph) -> None:
     if bad:
         raise InputError(f"epsilon must be > 0, got {bad[0]:g}")
     for defence, epsilon, _ in plan.cells():
-        make_defence(defence, epsilon).check_size(graph)
+        make_defence(defence, epsilon, **plan.params_of(defence)).check_size(graph)
     preset(plan.preset, graph.dataset, plan.model)
     for name in plan.attacks:
-        ATTACKS.get(name)
+        needs = ATTACKS.create(name, **plan.params_of(name)).needed
+        if "shadow graph" in needs and plan.shadow is None:
+            raise InputError(f"{name} learns from a shadow graph; name a public one (shadow=, --shadow GRAPH)")
+
+
+def with_shadow(plan: AuditPlan, shadow: Graph | None, graph: Graph) -> AuditPlan:
+    """The plan with a public graph for attacks that learn; never the graph under attack."""
+    if shadow is None:
+        return plan
+    if shadow.fingerprint == graph.fingerprint:
+        raise InputError(f"the shadow graph {shadow.name} is the graph under attack; name a public one")
+    name = canonical(shadow.name)
+    return replace(plan, shadow=f"{name} (shadow)" if name == canonical(graph.name) else name)

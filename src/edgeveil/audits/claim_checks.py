@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from edgeveil.defences.api import make_defence
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.base import DEFENCES, Defence
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.privacy.audit_bounds import clopper_pearson
 from edgeveil.privacy.bounds import precision_bound, precision_bound_tight
@@ -21,24 +21,27 @@ CANARIES, RUNS = 40_000, 20_000
 MISS = 0.01
 
 
-def verify_plan(defences: Sequence[str], epsilons: Sequence[float], seed: int) -> list[dict[str, Any]]:
+def verify_plan(
+    defences: Sequence[str],
+    epsilons: Sequence[float],
+    seed: int,
+    params_of: Callable[[str], Mapping[str, Any]] = lambda _: {},
+) -> list[dict[str, Any]]:
     """One entry per defence and epsilon that can be verified: claim, lower bound, precision on planted edges.
 
     Each is judged by the first of its experiments alone, with seeded noise; `edgeveil verify` looks longer.
     """
     found = []
     for name in defences:
-        entry = DEFENCES.entry(name)
-        if "epsilon" not in getattr(entry.cls, "__dataclass_fields__", {}) or "epsilon" in entry.preset:
+        if not DEFENCES.takes(name, "epsilon"):
             continue
         for epsilon in epsilons:
             if math.isfinite(epsilon):
-                found += _verify(name, epsilon, seed)
+                found += _verify(name, make_defence(name, epsilon, **params_of(name)), epsilon, seed)
     return found
 
 
-def _verify(name: str, epsilon: float, seed: int) -> list[dict[str, Any]]:
-    mechanism = make_defence(name, epsilon)
+def _verify(name: str, mechanism: Defence, epsilon: float, seed: int) -> list[dict[str, Any]]:
     if not isinstance(mechanism, Auditable):
         return []
     try:

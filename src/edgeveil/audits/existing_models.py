@@ -16,6 +16,7 @@ from edgeveil.release.remote import HttpTarget
 from edgeveil.runs.measure import foreign_labels, measure_target, owner_details
 from edgeveil.runs.records import Record
 from edgeveil.runs.rows import plain
+from edgeveil.runs.run_config import AttackConfig
 from edgeveil.runs.score import draw_nodes, sample_seeds, service_of
 
 __all__ = ["audit_existing", "disagreement", "stated"]
@@ -28,7 +29,12 @@ NOTHING_KNOWN = "Nothing is known about how this model was made, so it promises 
 
 
 def audit_existing(
-    plan: AuditPlan, target: Any, truth: Graph, name: str = "existing model", guarantee: Guarantee | None = None
+    plan: AuditPlan,
+    target: Any,
+    truth: Graph,
+    name: str = "existing model",
+    guarantee: Guarantee | None = None,
+    shadow: Graph | None = None,
 ) -> Record:
     """Attack a release or target that answers for the nodes of `truth`.
 
@@ -42,7 +48,7 @@ def audit_existing(
     if truth.num_edges == 0:
         raise InputError(f"{truth.name} has no edges: there is nothing to find")
     wanted = attack_configs(plan, plan.seed)
-    attacks = [attack for attack in wanted if _fits(attack.name, target)]
+    attacks = [attack for attack in wanted if _fits(attack, target)]
     if not attacks:
         raise InputError(
             f"none of {', '.join(plan.attacks)} fits what this model answers and what is known of its features"
@@ -53,8 +59,9 @@ def audit_existing(
     if isinstance(target, HttpTarget) and guarantee is None:
         guarantee = target.guarantee()
     labels = None if known else foreign_labels(truth, plan.seed) | {"model": name} | stated(guarantee)
+    shadows = {} if shadow is None or plan.shadow is None else {plan.shadow: shadow}
     wavers = None if known else disagreement(target)
-    found = measure_target(target, truth, attacks, seed=plan.seed, labels=labels)
+    found = measure_target(target, truth, attacks, seed=plan.seed, labels=labels, shadows=shadows)
     details = owner_details(found, service_of(target) if known else None, plan.seed)
     if not known:
         details["statement"] = NOTHING_KNOWN if guarantee is None else f"Stated, not checked: {guarantee.statement()}"
@@ -86,12 +93,14 @@ def disagreement(target: Any) -> float:
     return float(np.abs(first - second).max(initial=0.0))
 
 
-def _fits(attack: str, target: Any) -> bool:
+def _fits(attack: AttackConfig, target: Any) -> bool:
     """Whether the target's answers are rich enough, and its features known in its own space, as the attack needs."""
-    needs = ATTACKS.get(attack).needs
-    probing = attack.startswith("linkteller") and getattr(target, "influence", None) is None  # perturbs known rows
-    compares = ATTACKS.entry(attack).preset.get("source") == "attr"
-    if (probing or compares or "features" in needs) and getattr(target, "features", None) is None:
+    method = ATTACKS.create(attack.name, **attack.params)
+    needs = method.needed
+    probing = method.watches and getattr(target, "influence", None) is None  # perturbs known rows
+    if (probing or "features" in needs) and getattr(target, "features", None) is None:
+        return False
+    if "shadow graph" in needs and attack.shadow is None:
         return False
     if "mechanism" in needs and getattr(target, "mechanism", None) is None:
         return False

@@ -45,13 +45,14 @@ def look_until_decided(
     minutes: float,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
+    shadow: Graph | None = None,
 ) -> Looked:
     """The first run always finishes; a look is taken only if it is expected to fit into what is left of `minutes`."""
     if not minutes > 0:
         raise InputError(f"minutes must be > 0, got {minutes!r}")
     started = time.monotonic()
     first = replace(plan, runs=1, attacked_runs=1)
-    found = run_audit(first, graph, inference, executor, store, progress)
+    found = run_audit(first, graph, inference, executor, store, progress, shadow)
     answered, runs = inference or graph, 1
     for number, wanted in enumerate(RUNS_AT_LOOK, 1):
         open_cells = _open(found.records, answered)
@@ -65,7 +66,7 @@ def look_until_decided(
         if tell is not None:
             tell(f"look {number} of {LOOKS}: {wanted} runs, about {need:.0f} s; {max(left, 0):.0f} s left")
         for part in parts:
-            found = _joined(found, run_audit(part, graph, inference, executor, store, progress))
+            found = _joined(found, run_audit(part, graph, inference, executor, store, progress, shadow))
         runs = wanted
     undecided = _open(found.records, answered)
     return Looked(found, runs, f"Still inside the noise after {LOOKS} looks and {runs} runs." if undecided else "")

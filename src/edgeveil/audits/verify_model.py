@@ -7,6 +7,8 @@ how much of the promised privacy loss an attacker can really use.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +37,16 @@ def verify_through(
     guesses: int | None = None,
     confidence: float = 0.99,
     seed: int = 0,
+    params: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Verification:
     """Bound epsilon from attack scores on coin-inserted pairs; the top and bottom `guesses`/2 scores are guessed.
 
-    `guesses` defaults to a quarter of the canaries and is fixed before the model is trained.
+    `guesses` defaults to a quarter of the canaries and is fixed before the model is trained. `params` sets parameters
+    by the name of the defence or attack.
     """
     planted = plant(graph, canaries, stream(seed, "canaries"))
     limit = canaries // 4 if guesses is None else guesses
-    found = _measure(planted.graph, planted.pairs, defence, epsilon, model, attack_name, seed)
+    found = _measure(planted.graph, planted.pairs, defence, epsilon, model, attack_name, seed, params or {})
     assert found.release is not None
     claim = found.release.guarantee
     run = audit_scores(
@@ -56,11 +60,14 @@ def verify_through(
 
 
 def _measure(
-    graph: Graph, pairs: NDArray[np.int64], defence: str, epsilon: float | None, model: str, attack: str, seed: int
-) -> Measured:
-    plan = AuditPlan(defences=(defence,), epsilons=() if epsilon is None else (epsilon,), model=model)
+    graph: Graph, pairs: NDArray[np.int64], defence: str, epsilon: float | None, model: str, attack: str, seed: int,
+    params: Mapping[str, Mapping[str, Any]],
+) -> Measured:  # fmt: skip
+    plan = AuditPlan(defences=(defence,), epsilons=() if epsilon is None else (epsilon,), model=model, params=params)
     graphs = graphs_of(graph, None)
-    on_pairs = AttackConfig(name=attack, protocol="given", beliefs=("k",), seed=derive(seed, "attack"))
+    on_pairs = AttackConfig(
+        name=attack, params=plan.params_of(attack), protocol="given", beliefs=("k",), seed=derive(seed, "attack")
+    )
     config = plan.config(graphs, defence, epsilon, derive(seed, "through"))
     return measure(config.model_copy(update={"attacks": (on_pairs,), "details": False}), graphs, Given(pairs=pairs))
 

@@ -14,11 +14,13 @@ from edgeveil.cli.common import (
     Json,
     SeedOption,
     console,
+    load_graph,
     open_release,
     say,
     words,
     write_json_lines,
 )
+from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.cli.truth import read_truth
 from edgeveil.errors import UsageError
 
@@ -61,6 +63,10 @@ def attack(
     delta: Annotated[
         float | None, typer.Option(help="Relative step of linkteller; default: suits the answers.")
     ] = None,
+    set_: SetOption = None,
+    shadow: Annotated[
+        str | None, typer.Option(help="A public graph for attacks that learn from one: a name or graph.npz.")
+    ] = None,
     density: Annotated[float | None, typer.Option(help="Density belief; default with --truth: the true one.")] = None,
     transcript: Annotated[Path | None, typer.Option(help="Record answers here; the same command resumes.")] = None,
     pause: Annotated[float, typer.Option(help="Seconds between queries to --url.")] = 0.0,
@@ -77,6 +83,8 @@ def attack(
     """
     if (release is None) == (url is None):
         raise UsageError("name what to attack: either --release DIR or --url URL")
+    given = settings(set_, attacks=words(attacks))
+    public = None if shadow is None else load_graph(shadow, data_root=data_root)
     known = None if features is None else read_features(features)
     target = _open(release, url, key, known, snapshot, pause, retries)
     some = _choose(nodes or "500", target.num_nodes, seed)
@@ -93,7 +101,8 @@ def attack(
     rows = []
     for name in words(attacks):
         chosen = None if nodes is None and _whole(name) else some
-        result = _run(asked, name, chosen, known, seed, {"queries": queries, "mode": mode, "delta": delta})
+        options = {"queries": queries, "mode": mode, "delta": delta, **given.get(name, {})}
+        result = _run(asked, name, chosen, known, seed, options, public)
         rows.append(_row(result, graph, density))
         _say_found(name, rows[-1])
         for note in result.notes:
@@ -167,14 +176,15 @@ def _choose(text: str, num_nodes: int, seed: int) -> Any:
     return np.sort(stream(seed, "attacked nodes").choice(num_nodes, count, replace=False))
 
 
-def _run(target: Target, name: str, nodes: Any, features: Any, seed: int, wishes: dict[str, Any]) -> AttackResult:
+def _run(
+    target: Target, name: str, nodes: Any, features: Any, seed: int, wishes: dict[str, Any], shadow: Graph | None
+) -> AttackResult:
     from edgeveil.attacks.api import attack as run
     from edgeveil.attacks.base import ATTACKS
 
-    fields = ATTACKS.get(name).__dataclass_fields__  # type: ignore[attr-defined]
-    options = {k: v for k, v in wishes.items() if v is not None and k in fields}
+    options = {k: v for k, v in wishes.items() if v is not None and ATTACKS.takes(name, k)}
     started = time.perf_counter()
-    result = run(target, name, nodes=nodes, features=features, seed=seed, **options)
+    result = run(target, name, nodes=nodes, features=features, seed=seed, shadow=shadow, **options)
     say(f"{name}: {result.queries} queries, {result.rows} rows, {time.perf_counter() - started:.1f} s")
     return result
 

@@ -40,6 +40,7 @@ from edgeveil.cli.common import (
     words,
     write_json_lines,
 )
+from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ def audit(
     seed: SeedOption = 0,
     nodes: NodesOption = None,
     queries: Annotated[int, typer.Option(min=1, help="Query budget of linkteller-grouped.")] = 100,
+    set_: SetOption = None,
+    shadow: Annotated[
+        str | None, typer.Option(help="A public graph for attacks that learn from one: a name or graph.npz.")
+    ] = None,
     preset: PresetName = "default",
     scaling: ScalingName = "auto",
     inference: Inference = None,
@@ -136,6 +141,7 @@ def audit(
     if train.y is not None and train.masks is None:
         say("no train/validation/test masks given: every run draws 50:25:25 (choose with --split)")
     other = None if inference is None else load_graph(inference, data_root=data_root)
+    public = None if shadow is None else load_graph(shadow, data_root=data_root)
     existing, name = open_model(other or train, release, url, key, callable_, model_features)
     if existing is not None and edges is not None:
         check_order(train)
@@ -153,6 +159,7 @@ def audit(
             seed=seed, queries=queries, preset=preset, scaling=scaling, setting=setting,
             **asked, split_seed=split_seed, minutes=minutes if runs is None else None, tell=say,
             source=source_words(graph or default, edges, features, labels, node_file, split),
+            shadow=public, params=settings(set_, words(defence), words(attack)),
         )  # fmt: skip
     _show(found, out, json_file)
     if exposed is not None:

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 import edgeveil.cli
+from edgeveil.cli.method_options import extend
 from edgeveil.errors import EdgeveilError, InputError
 
 __all__ = ["build_app", "main"]
@@ -59,6 +60,7 @@ def build_app() -> typer.Typer:
         register = getattr(importlib.import_module(f"edgeveil.cli.{module.name}"), "register", None)
         if register is not None:
             register(app)
+    extend(app)
     return app
 
 

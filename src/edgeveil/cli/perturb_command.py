@@ -22,6 +22,7 @@ from edgeveil.cli.common import (
     load_graph,
     say,
 )
+from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def perturb(
     graph: GraphName = None,
     defence: Annotated[str, typer.Option(help="edgerand or lapgraph.")] = "lapgraph",
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget for one undirected edge.")] = None,
+    set_: SetOption = None,
     out: Annotated[Path, typer.Option(help="New folder for graph.npz and manifest.json.")] = Path("noisy"),
     seed: Annotated[
         int | None, typer.Option(help="For experiments only: reproducible noise is not private. Default: secure noise.")
@@ -67,7 +69,7 @@ def perturb(
     from edgeveil.graph.graph import Graph
     from edgeveil.graph.npz import atomic_write, write_npz
 
-    mechanism = make_defence(defence, epsilon)
+    mechanism = make_defence(defence, epsilon, **settings(set_, [defence]).get(defence, {}))
     if not hasattr(mechanism, "perturb"):
         raise UsageError(f"{defence!r} does not make a noisy graph; use edgerand or lapgraph, or `edgeveil release`")
     target = out / "graph.npz"

@@ -30,6 +30,7 @@ from edgeveil.cli.common import (
     load_graph,
     say,
 )
+from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def release(
     defence: Annotated[str, typer.Option(help="none, mlp, edgerand, lapgraph, lpgnet, gp-sound ...")] = "lapgraph",
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget for one undirected edge.")] = None,
     model: ModelName = "gcn",
-    param: Annotated[list[str] | None, typer.Option(help="Parameter of the defence: name=value; repeat it.")] = None,
+    set_: SetOption = None,
     inference: Annotated[str | None, typer.Option(help="Graph to answer for, if it is another one.")] = None,
     setting: Annotated[
         str | None,
@@ -98,8 +99,8 @@ def release(
     from edgeveil.defences.api import defend
 
     secret = secret if other is not None else with_default_split(secret, split_seed)
-
-    options: dict[str, Any] = _parameters(param or []) | ({} if preset is None else {"preset": preset})
+    options: dict[str, Any] = settings(set_, [defence]).get(defence, {})
+    options |= {} if preset is None else {"preset": preset}
     made = defend(
         secret, defence, epsilon=epsilon, model=model, seed=seed, inference_graph=other, setting=setting,
         ledger=ledger, edge_set=edge_set, tenant=tenant, scaling=scaling, **options,
@@ -126,25 +127,3 @@ def _say_utility(made: Release, graph: Graph) -> None:
     value = made.utility("test")[metric]
     drawn = f"split {graph.split or 'given'} ({counts} nodes); " if counts else ""
     say(f"{drawn}{metric} on test nodes {value:.3f} (for the owner: not private)")
-
-
-def _parameters(given: list[str]) -> dict[str, Any]:
-    """``name=value`` pairs; values that read as numbers or booleans become such."""
-    out: dict[str, Any] = {}
-    for text in given:
-        name, found, value = text.partition("=")
-        if not found or not name:
-            raise UsageError(f"--param wants name=value, got {text!r}")
-        out[name.replace("-", "_")] = _value(value)
-    return out
-
-
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgeveil.cli.common import DataRoot, Json, load_graph, say
+from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.cli.progress import RunProgress, duration
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
+    from edgeveil.runs.run_config import RunConfig
     from edgeveil.runs.sweep import Summary
 
 EXAMPLE = """
@@ -49,6 +52,7 @@ def sweep(
         list[Path] | None, typer.Option(help="Also export all rows: .jsonl, .csv or .parquet; repeatable.")
     ] = None,
     json_file: Json = None,
+    set_: SetOption = None,
     only_failed: Annotated[
         bool, typer.Option("--only-failed", help="Run nothing but the runs that failed before.")
     ] = False,
@@ -72,7 +76,7 @@ def sweep(
     if plan is None:
         raise UsageError("which plan? give a TOML file, for example: edgeveil sweep plan.toml --out runs")
     loaded = load_plan(plan)
-    runs = loaded.scaled(scaling).runs()
+    runs = _with(loaded.scaled(scaling).runs(), set_)
     if dry_run:
         from edgeveil.runs.sweep import describe
 
@@ -96,6 +100,20 @@ def sweep(
     if summary.failures:
         _list_failures(summary, plan, path, out)
         raise typer.Exit(1)
+
+
+def _with(runs: list[RunConfig], given: list[str] | None) -> list[RunConfig]:
+    """The runs with the parameters of ``--set`` in place of the plan's."""
+    defences = list(dict.fromkeys(run.defence for run in runs))
+    attacks = list(dict.fromkeys(attack.name for run in runs for attack in run.attacks))
+    params = settings(given, defences, attacks)
+    return [_replaced(run, params) for run in runs] if params else runs
+
+
+def _replaced(run: RunConfig, params: Mapping[str, Mapping[str, Any]]) -> RunConfig:
+    attacks = tuple(a.model_copy(update={"params": {**a.params, **params.get(a.name, {})}}) for a in run.attacks)
+    own = {**run.defence_params, **params.get(run.defence, {})}
+    return run.model_copy(update={"defence_params": own, "attacks": attacks})
 
 
 def _export(store: object, targets: list[Path]) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgeveil.cli.common import Json, load_graph, write_json_lines
+from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.cli.progress import ShareProgress
 from edgeveil.errors import UsageError
 
@@ -45,6 +47,7 @@ def verify(
         typer.Option(help="Plant pairs in this graph too (name or file); with --through and gp-*: cora-twin if unset."),
     ] = None,
     attack: Annotated[str, typer.Option(help="Attack for --through.")] = "linkteller",
+    set_: SetOption = None,
     json_file: Json = None,
 ) -> None:
     """Measure a lower bound on epsilon and compare it with the claim.
@@ -55,6 +58,7 @@ def verify(
     """
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence must lie strictly between 0 and 1, got {confidence}")
+    params = settings(set_, [defence], [attack] if through is not None else [])
     if through is not None:
         from edgeveil.audits.verify_model import verify_through
         from edgeveil.defences.base import DEFENCES
@@ -63,20 +67,22 @@ def verify(
         certain: dict[str, object] = {}
         result = verify_through(
             load_graph(graph or TWIN), defence, epsilon=epsilon, model=through, attack_name=attack,
-            canaries=canaries or 400, guesses=guesses, confidence=confidence, seed=seed,
+            canaries=canaries or 400, guesses=guesses, confidence=confidence, seed=seed, params=params,
         )  # fmt: skip
     else:
         if guesses is not None:
             raise UsageError("--guesses belongs to --through; otherwise the guesses are chosen on half of the coins")
-        result, unit, certain = _noise(defence, epsilon, confidence, runs, canaries, seed, secure, quick, graph)
+        result, unit, certain = _noise(
+            defence, epsilon, params.get(defence, {}), confidence, runs, canaries, seed, secure, quick, graph
+        )
     if json_file is not None:
         write_json_lines(json_file, [_row(defence, result, unit) | certain])
     _show(defence, result, unit, quick)
 
 
 def _noise(
-    defence: str, epsilon: float | None, confidence: float, runs: int | None, canaries: int | None, seed: int,
-    secure: bool, quick: bool, graph: str | None,
+    defence: str, epsilon: float | None, params: Mapping[str, Any], confidence: float, runs: int | None,
+    canaries: int | None, seed: int, secure: bool, quick: bool, graph: str | None,
 ) -> tuple[Verification, str, dict[str, object]]:  # fmt: skip
     """All experiments on the noise stage, and how much of a graph no noise touches where a defence can say so."""
     from edgeveil.defences.api import make_defence
@@ -84,7 +90,7 @@ def _noise(
     from edgeveil.privacy.verify import QUICK, Effort
     from edgeveil.privacy.verify import verify as run
 
-    mechanism = make_defence(defence, epsilon)
+    mechanism = make_defence(defence, epsilon, **params)
     own = None if graph is None else load_graph(graph)
     effort = replace(QUICK if quick else Effort(), seed=seed, secure=secure, graph=own)
     effort = replace(effort, runs=runs or effort.runs, canaries=canaries or effort.canaries)

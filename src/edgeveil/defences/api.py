@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from edgeveil.defences.base import DEFENCES, Defence, registered_name
 from edgeveil.defences.job import make_job
 from edgeveil.defences.recorded import make_recorded, planned_cost
-from edgeveil.errors import InputError
+from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import check_scaling
 from edgeveil.models.own_models import OwnModel, model_name
 from edgeveil.models.presets import Preset, preset
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
+from edgeveil.parameters import names_of
 from edgeveil.privacy.budget import check_epsilon
 from edgeveil.release.release import Release
 from edgeveil.seeds import check_seed
@@ -28,8 +30,7 @@ __all__ = ["defend", "make_defence"]
 
 def make_defence(name: str, epsilon: float | None = None, **params: Any) -> Defence:
     """The defence behind a name; checks that an epsilon is given exactly where one belongs."""
-    fields = DEFENCES.get(name).__dataclass_fields__  # type: ignore[attr-defined]
-    if "epsilon" not in fields:
+    if "epsilon" not in names_of(DEFENCES.get(name)):
         if epsilon is not None:
             raise InputError(f"{name!r} takes no epsilon; drop it")
         return DEFENCES.create(name, **params)
@@ -71,7 +72,7 @@ def defend(
         check_seed(seed)
     if not isinstance(model, ModelSpec):
         model = model_name(model)
-    chosen = defence if isinstance(defence, Defence) else make_defence(defence, epsilon, **params)
+    chosen = _chosen(defence, epsilon, params)
     base = _preset(chosen.paper if preset == "default" else preset, graph, model)
     by_preset = scaling in (None, "auto")
     job = make_job(
@@ -94,6 +95,20 @@ def defend(
         lambda: planned_cost(chosen, seed, job.times), f"release {registered_name(chosen)}", edge_set=edge_set,
         tenant=tenant,
     )  # fmt: skip
+
+
+def _chosen(defence: str | Defence, epsilon: float | None, params: dict[str, Any]) -> Defence:
+    """The defence; a keyword that nobody knows is an argument of `defend`, whoever was meant to get it."""
+    own = [name for name, p in inspect.signature(defend).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    if isinstance(defence, Defence):
+        if params:
+            raise UnknownNameError("argument of defend", min(params), own)
+        return defence
+    theirs = [p.name for p in DEFENCES.parameters(defence) if p.name != "epsilon"]
+    for name in params:
+        if name not in names_of(DEFENCES.get(defence)):
+            raise UnknownNameError(f"argument of defend with {defence!r}", name, [*theirs, *own])
+    return make_defence(defence, epsilon, **params)
 
 
 def _preset(paper: str, graph: Graph, model: str | ModelSpec) -> Preset:

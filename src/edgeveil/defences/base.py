@@ -50,12 +50,17 @@ TUNING_NOTE = "Choosing hyper-parameters on the private graph is not covered by 
 
 
 class Defence(ABC):
-    """Turns a job into a release. Concrete defences are frozen dataclasses: fields are the parameters."""
+    """Turns a job into a release. Concrete defences are frozen dataclasses: fields are the parameters.
+
+    Facts: `unit` and `status` of the promise, `needs` of the graph, and `own_model`, the model of a defence that takes
+    none from its caller. What a defence takes (epsilon, delta, variant ...) are its fields: `DEFENCES.takes`.
+    """
 
     unit: ClassVar[str] = ONE_EDGE
     status: ClassVar[Status]
     reference: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset({"features", "labels"})
+    own_model: ClassVar[str | None] = None
 
     @property
     def paper(self) -> str:
@@ -78,7 +83,11 @@ class Defence(ABC):
         )
 
 
-DEFENCES: Registry[Defence] = Registry("defence", "edgeveil.defences", "edgeveil.defences")
+CALL = (
+    "graph", "defence", "model", "seed", "inference_graph", "setting", "preset", "train", "scaling", "progress",
+    "ledger", "edge_set", "tenant",
+)  # fmt: skip
+DEFENCES: Registry[Defence] = Registry("defence", "edgeveil.defences", "edgeveil.defences", reserved=CALL)
 
 
 class Noised(NamedTuple):

@@ -87,6 +87,7 @@ class LPGNet(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Kolluri et al., LPGNet, ACM CCS 2022, Algorithms 2-4 and Appendix A"
+    own_model: ClassVar[str | None] = "mlp"
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon, infinite=True)

@@ -25,6 +25,7 @@ class FeatureOnly(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Kolluri et al., LPGNet, ACM CCS 2022, section 5"
+    own_model: ClassVar[str | None] = "mlp"
 
     def release(self, job: Job) -> Release:
         """Train the MLP of the job's preset; a GNN asked for is replaced, an own model with a word about it."""

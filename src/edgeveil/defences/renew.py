@@ -18,6 +18,7 @@ from edgeveil.defences.renewal import Renewal, Snapshot
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.parameters import names_of
 from edgeveil.privacy.budget import check_epsilon
 from edgeveil.privacy.guarantee import ONE_EDGE
 from edgeveil.release.release import Release
@@ -91,7 +92,7 @@ def _renewal(release: Release, epsilon: float | None, seed: int | None) -> Renew
             "make a new release instead"
         )
     cls: Any = DEFENCES.get(release.defence)
-    chosen = {} if epsilon is None or "epsilon" not in cls.__dataclass_fields__ else {"epsilon": check_epsilon(epsilon)}
+    chosen = {} if epsilon is None or "epsilon" not in names_of(cls) else {"epsilon": check_epsilon(epsilon)}
     defence: Defence = cls(**{**release.params, **chosen})
     return defence.renewal(seed)
 

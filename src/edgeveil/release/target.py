@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import InputError, TargetError, UnknownNameError
 
-__all__ = ["AnswerKind", "AttackerView", "CallableTarget", "LocalTarget", "Target", "check_nodes"]
+__all__ = ["AnswerKind", "AttackerView", "CallableTarget", "LocalTarget", "PublicGraph", "Target", "check_nodes"]
 
 AnswerKind = Literal["logits", "probabilities", "labels"]
 KINDS: tuple[AnswerKind, ...] = ("logits", "probabilities", "labels")
@@ -278,18 +278,55 @@ def check_nodes(nodes: Any, num_nodes: int, what: str = "nodes") -> Int:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class PublicGraph:
+    """A graph that Bob has from elsewhere, edges and all, as plain arrays: his shadow graph.
+
+    `edges` [2, E] name each edge once; `features` is an array or CSR matrix with one row per node, `labels` one number
+    per node (-1: unknown). It must not be the graph under attack.
+    """
+
+    num_nodes: int
+    edges: Int
+    features: Any = None
+    labels: Int | None = None
+
+    def __post_init__(self) -> None:
+        edges = np.asarray(self.edges)
+        if edges.ndim != 2 or edges.shape[0] != 2 or (edges.size and edges.dtype.kind not in "iu"):
+            raise InputError(f"edges of a public graph must be an integer array [2, E], got shape {list(edges.shape)}")
+        if edges.size and not (edges.min() >= 0 and edges.max() < self.num_nodes):
+            raise InputError(f"edges of a public graph name nodes outside 0..{self.num_nodes - 1}")
+        for what, rows in (("features", self.features), ("labels", self.labels)):
+            if rows is not None and rows.shape[0] != self.num_nodes:
+                raise InputError(f"{what} of a public graph have {rows.shape[0]} rows for {self.num_nodes} nodes")
+
+    @classmethod
+    def of(cls, graph: Any) -> PublicGraph:
+        """From anything with `num_nodes`, `edge_index`, `x` and `y`, such as `ev.Graph`."""
+        if isinstance(graph, cls):
+            return graph
+        if not all(hasattr(graph, name) for name in ("num_nodes", "edge_index", "x", "y")):
+            raise InputError(f"a shadow graph is an ev.Graph or a PublicGraph, got {type(graph).__name__}")
+        x = graph.x.public() if hasattr(graph.x, "public") else graph.x
+        return cls(num_nodes=graph.num_nodes, edges=np.asarray(graph.edge_index), features=x, labels=graph.y)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AttackerView:
     """What Bob knows: his nodes of interest (in his order), their model-space features, and perhaps more.
 
     `features` has one row per node of `nodes` (array, CSR, or anything with ``rows(positions)``). `pairs` [2, P]
-    names the pairs he asks about (default: all among `nodes`). `known_edges` [2, K] he has from elsewhere,
-    `density` is his belief, `controlled_features` the columns he can alter (default: all).
+    names the pairs he asks about (default: all among `nodes`). `known_edges` [2, K] and `known_non_edges` he has from
+    elsewhere, as he has the `shadow` graph, which is another one. `density` is his belief, `controlled_features` the
+    columns he can alter (default: all).
     """
 
     nodes: Int
     features: Any = None
     pairs: Int | None = None
     known_edges: Int | None = None
+    known_non_edges: Int | None = None
+    shadow: PublicGraph | None = None
     density: float | None = None
     controlled_features: Int | None = None
     whole_graph: bool = False

@@ -18,6 +18,7 @@ from edgeveil.audits.audit import (
     make_plan,
     run_audit,
     with_default_split,
+    with_shadow,
 )
 from edgeveil.audits.claim_checks import verify_plan
 from edgeveil.audits.existing_models import audit_existing
@@ -93,6 +94,7 @@ def audit(
     guarantee: Guarantee | None = None,
     target_name: str = "existing model",
     inference_graph: Graph | None = None,
+    shadow: Graph | None = None,
     executor: str = "serial",
     workers: int | None = None,
     keep: str | Path | None = None,
@@ -106,21 +108,22 @@ def audit(
     """Train the chosen defences over a grid of epsilon, attack each and compare.
 
     `plan` takes the fields of `edgeveil.audits.audit.AuditPlan`: defences, epsilons, model, attacks, runs, seed, nodes,
-    queries, preset, setting, scaling. `target`: attack this release or target instead of training anything; labels are
-    then not needed; `guarantee` is what its owner states about it. `keep`: a store for finished runs, readable by you
-    only, with which an interrupted audit goes on.
+    queries, preset, setting, scaling, params ({"lpgnet-2": {"noise": "gaussian"}}). `shadow`: a public graph for
+    attacks that learn. `target`: attack this release or target instead of training anything; labels are then not
+    needed; `guarantee` is what its owner states about it. `keep`: a store for finished runs, readable by you only, with
+    which an interrupted audit goes on.
     `command` is quoted in the report; `source` is how the command line names the graph, for the commands at its end.
     `minutes`: add runs, in at most four looks, until the verdict is decided or the time is up; without it there are
     exactly `runs`. `tell` hears about each look. A graph without masks is split anew in every run.
     """
     trains = {"nodes": enough_nodes(inference_graph or graph)} if target is None else {}  # a server's answers cost
-    wished = make_plan(trains | plan)
     if guarantee is not None and target is None:
         raise InputError("guarantee= is about target=; releases that the audit trains bring their own")
     truth = inference_graph or graph
+    wished = with_shadow(make_plan(trains | plan), shadow, truth)
     started = time.perf_counter()
     if target is not None:
-        records = [audit_existing(wished, target, truth, target_name, guarantee)]
+        records = [audit_existing(wished, target, truth, target_name, guarantee, shadow)]
         seconds = time.perf_counter() - started
         data = audit_data(wished, truth, records, seconds=seconds, command=command, existing=True,
                           more={"randomised": records[0].details.get("randomised")})  # fmt: skip
@@ -134,15 +137,23 @@ def audit(
     with audit_store(keep) as store:
         carry_over(store, wished, trained, inference_graph)
         if minutes is None:
-            looked = Looked(run_audit(wished, trained, inference_graph, work, store, progress), wished.runs)
+            looked = Looked(run_audit(wished, trained, inference_graph, work, store, progress, shadow), wished.runs)
         else:
             looked = look_until_decided(
-                wished, trained, inference_graph, work, store, minutes=minutes, progress=progress, tell=tell
+                wished,
+                trained,
+                inference_graph,
+                work,
+                store,
+                minutes=minutes,
+                progress=progress,
+                tell=tell,
+                shadow=shadow,
             )
     found, wished = looked.found, replace(wished, runs=looked.runs)
     if not found.records:
         raise EdgeveilError("every part of the audit failed:\n" + "\n".join(found.failures))
-    checked = verify_plan(wished.defences, wished.epsilons, wished.seed)
+    checked = verify_plan(wished.defences, wished.epsilons, wished.seed, wished.params_of)
     data = audit_data(
         wished, truth, found.records, failures=found.failures, verified=checked,
         seconds=time.perf_counter() - started, command=command,

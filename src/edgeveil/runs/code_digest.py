@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
 import json
 import re
 from collections import deque
@@ -19,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import edgeveil
+from edgeveil.registry import Registry
 
-__all__ = ["code_digest", "covered", "equal_codes", "module_digest"]
+__all__ = ["code_digest", "covered", "equal_codes", "module_digest", "run_digest"]
 
 START = "edgeveil.runs.measure"
 FAMILIES = ("edgeveil.defences", "edgeveil.attacks")  # found by folder, not by import
@@ -89,6 +91,31 @@ def digest_of(root: Path) -> str:
 def code_digest() -> str:
     """One digest over every module that a figure can depend on."""
     return digest_of(Path(edgeveil.__file__).parent)
+
+
+def run_digest(config: Mapping[str, Any]) -> str:
+    """The code of one run: the package's, and the source of every method that comes from elsewhere."""
+    sources = sorted({file for cls in _methods(config) if (file := _foreign(cls)) is not None})
+    if not sources:
+        return code_digest()
+    parts = [code_digest(), *(module_digest(Path(file).read_text("utf-8")) for file in sources)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _methods(config: Mapping[str, Any]) -> Iterator[type]:
+    from edgeveil.attacks.base import ATTACKS
+    from edgeveil.defences.base import DEFENCES
+    from edgeveil.models.architectures import MODELS
+
+    chosen: list[tuple[Registry[Any], Any]] = [(DEFENCES, config.get("defence")), (MODELS, config.get("model"))]
+    chosen += [(ATTACKS, attack.get("name")) for attack in config.get("attacks", ())]
+    for registry, name in chosen:
+        if name is not None and name in registry:
+            yield registry.get(name)
+
+
+def _foreign(cls: type) -> str | None:
+    return None if cls.__module__.partition(".")[0] == "edgeveil" else inspect.getsourcefile(cls)
 
 
 @cache

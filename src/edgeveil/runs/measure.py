@@ -80,7 +80,7 @@ def measure(config: RunConfig, graphs: Mapping[str, Graph], given: Given | None 
     }
     if config.preset != "default":
         labels["params"] = {**labels["params"], "preset": config.preset}
-    found = measure_target(release, graph, config.attacks, seed=config.seed, labels=labels, given=given)
+    found = measure_target(release, graph, config.attacks, seed=config.seed, labels=labels, given=given, shadows=graphs)
     found = replace(found, figures=figures)
     return replace(found, details=_details(found, config)) if config.details else found
 
@@ -93,11 +93,12 @@ def measure_target(
     seed: int = 0,
     labels: Mapping[str, Any] | None = None,
     given: Given | None = None,
+    shadows: Mapping[str, Graph] | None = None,
 ) -> Measured:
     """The second half of `measure`, for a release or target that exists already: attack it and compare."""
     if labels is None:
         labels = release_labels(target, seed=seed) if isinstance(target, Release) else foreign_labels(graph, seed)
-    attacked = tuple(attack_service(service_of(target), graph, tuple(attacks), seed, given))
+    attacked = tuple(attack_service(service_of(target), graph, tuple(attacks), seed, given, shadows or {}))
     rows = [row for part in attacked for row in rows_of(part, labels)]
     release = target if isinstance(target, Release) else None
     return Measured(graph, release, {}, attacked, tuple(rows or [Row(**labels)]))

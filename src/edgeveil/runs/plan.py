@@ -24,6 +24,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from edgeveil.errors import UnknownNameError, UsageError
 from edgeveil.graph.scaling import check_scaling
+from edgeveil.parameters import names_of
 from edgeveil.registry import canonical
 from edgeveil.runs.run_config import SCALING_HELP, AttackConfig, Frozen, RunConfig, ScalingName
 
@@ -98,7 +99,8 @@ class Grid(Frozen):
         for seed, dataset, defence in itertools.product(own, self.dataset, self.defence):
             epsilons = self.epsilon if takes_epsilon(defence) else (None,)
             variants = self.variant if _takes(defence, "variant") else (None,)
-            models = ("mlp",) if _own_model(defence) else self.model
+            brought = _own_model(defence)
+            models = self.model if brought is None else (brought,)
             for variant, model, epsilon in itertools.product(variants, models, epsilons):
                 params = next((dict(p) for name, p in self.params.items() if canonical(name) == canonical(defence)), {})
                 if variant is not None:
@@ -142,13 +144,13 @@ def takes_epsilon(defence: str) -> bool:
 def _takes(defence: str, parameter: str) -> bool:
     from edgeveil.defences.base import DEFENCES
 
-    entry = DEFENCES.entry(defence)
-    return parameter in getattr(entry.cls, "__dataclass_fields__", {}) and parameter not in entry.preset
+    return DEFENCES.takes(defence, parameter)
 
 
-def _own_model(defence: str) -> bool:
-    name = canonical(defence)
-    return name == "mlp" or name.startswith("lpgnet")
+def _own_model(defence: str) -> str | None:
+    from edgeveil.defences.base import DEFENCES
+
+    return DEFENCES.get(defence).own_model
 
 
 def _check_names(grid: Grid) -> None:
@@ -173,7 +175,7 @@ def _check_names(grid: Grid) -> None:
 
 
 def _known(names: Iterable[str], where: Any, what: str) -> None:
-    fields = getattr(where, "__dataclass_fields__", where)
+    fields = names_of(where) if isinstance(where, type) else getattr(where, "__dataclass_fields__", where)
     for name in names:
         if name not in fields:
             raise UnknownNameError(what, name, list(fields))

@@ -34,6 +34,11 @@ SCALING_HELP = (
 BELIEFS = ("k/4", "k/2", "k", "2k", "4k")
 
 
+def _graph_name(value: str | None) -> str | None:
+    """Names have one spelling, paths stay as they are."""
+    return value if value is None or "/" in value or value.endswith(".npz") else canonical(value)
+
+
 class Frozen(BaseModel):
     """Immutable settings that refuse unknown keys."""
 
@@ -76,12 +81,17 @@ class AttackConfig(Frozen):
         default=False, description="Attack the model without KProp in front, as GraphPrivatizer's code did."
     )
 
+    shadow: str | None = Field(
+        default=None,
+        description="Public graph that the attacker learns from: a name or a graph.npz; never the attacked one.",
+    )
     answer: Literal["logits", "probabilities", "labels"] = Field(
         default="logits", description="What the attacked service answers; exact influence needs logits."
     )
     dtype: Literal["float64", "float32"] = Field(default="float64", description="Precision the service computes in.")
 
     _names = field_validator("name")(canonical)
+    _shadow = field_validator("shadow")(_graph_name)
 
 
 class RunConfig(Frozen):
@@ -131,9 +141,14 @@ class RunConfig(Frozen):
         default=False, description="Also keep curves, the guarantee and which edges are found; for the owner's eyes."
     )
 
-    _names = field_validator("dataset", "train_on", "defence", "model", "preset")(
-        lambda value: value if value is None or "/" in value or value.endswith(".npz") else canonical(value)
-    )
+    _names = field_validator("dataset", "train_on", "defence", "model", "preset")(_graph_name)
+
+    @model_validator(mode="after")
+    def _shadow_is_another_graph(self) -> RunConfig:
+        for attack in self.attacks:
+            if attack.shadow in (self.dataset, self.train_on) and attack.shadow is not None:
+                raise ValueError(f"the shadow graph {attack.shadow!r} is the graph under attack; name a public one")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -158,7 +173,8 @@ class RunConfig(Frozen):
     @property
     def graphs(self) -> tuple[str, ...]:
         """Names of the graphs it needs."""
-        return (self.dataset,) if self.train_on is None else (self.train_on, self.dataset)
+        own = (self.dataset,) if self.train_on is None else (self.train_on, self.dataset)
+        return tuple(dict.fromkeys([*own, *(a.shadow for a in self.attacks if a.shadow is not None)]))
 
     @property
     def group(self) -> str:

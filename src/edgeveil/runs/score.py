@@ -108,7 +108,12 @@ def sample_seeds(config: AttackConfig, seed: int) -> tuple[int, ...]:
 
 
 def attack_service(
-    service: Service, graph: Graph, configs: tuple[AttackConfig, ...], seed: int, given: Given | None = None
+    service: Service,
+    graph: Graph,
+    configs: tuple[AttackConfig, ...],
+    seed: int,
+    given: Given | None = None,
+    shadows: Mapping[str, Graph] | None = None,
 ) -> Iterator[Attacked]:
     """Every attack on every sample; attacks on the same sample follow each other, so that they share its influence."""
     samples: dict[tuple[Any, ...], list[AttackConfig]] = {}
@@ -122,7 +127,10 @@ def attack_service(
         nodes, pairs = _draw(graph, protocol, degree, sample, size, variant, given)
         for config in members:
             own = sample if config.seed is None else config.seed
-            result = run_attack(service(config), config.name, nodes, pairs=pairs, seed=own, **config.params)
+            shadow = None if config.shadow is None else (shadows or {})[config.shadow]
+            result = run_attack(
+                service(config), config.name, nodes, pairs=pairs, seed=own, shadow=shadow, **config.params
+            )
             truth = subset_truth(graph, result.pairs)
             edges = _edges_among(graph, nodes) if result.unlisted else int(truth.sum())
             yield Attacked(config, result, truth, degree, sample, nodes, edges)
@@ -191,6 +199,8 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         params["pairs"] = config.pair_variant
     if config.protocol == "subset" and config.density == "exact":
         params["density"] = "exact"
+    if config.shadow is not None:
+        params["shadow"] = config.shadow
     if config.bypass_kprop:
         params["bypass_kprop"] = True
     if (config.answer, config.dtype) != ("logits", "float64"):

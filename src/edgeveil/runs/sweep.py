@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from edgeveil.errors import EdgeveilError
 from edgeveil.graph.graph import Graph
-from edgeveil.runs.code_digest import code_digest, equal_codes
+from edgeveil.runs.code_digest import equal_codes, run_digest
 from edgeveil.runs.executors import Executor
 from edgeveil.runs.measure import FUNCTION
 from edgeveil.runs.records import Record
@@ -78,7 +78,7 @@ def prepare(
     for run in runs:
         config = run.to_json()
         prints = {name: graphs[name].fingerprint if name in graphs else "" for name in run.graphs}
-        task = Task(content_id(config, prints, code_digest()), config, run.group, run.graphs)
+        task = Task(content_id(config, prints, run_digest(config)), config, run.group, run.graphs)
         reason = next((missing[name] for name in run.graphs if name in missing), None)
         if reason is None:
             tasks.append(task)
@@ -191,7 +191,10 @@ def _held(tasks: Sequence[Task], store: Store, graphs: Mapping[str, Graph], any_
     for task in tasks:
         names = (
             task.id,
-            *(_name(task, graphs, code) for code in equal_codes(code_digest(), task.config.get("defence", "none"))),
+            *(
+                _name(task, graphs, code)
+                for code in equal_codes(run_digest(task.config), task.config.get("defence", "none"))
+            ),
         )
         held = next((name for name in names if name in done), newest.get(_name(task, graphs, "")))
         if held is not None:
@@ -214,7 +217,7 @@ def _record(task: Task, plan: str, provenance: Mapping[str, Any], graphs: Mappin
     return Record(
         id=task.id,
         key=_name(task, graphs, ""),
-        code=code_digest(),
+        code=run_digest(task.config),
         plan=plan,
         config=task.config,
         provenance=provenance,

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
-from edgeveil import plugins
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.parameters import Parameter, names_of, parameters_of
+from edgeveil.plugins import import_listed
 
 __all__ = ["Entry", "Registry", "canonical"]
 
@@ -108,7 +108,7 @@ class Registry(Generic[T]):
         for group in self._groups:
             for point in entry_points(group=group):
                 point.load()
-        plugins.import_listed()
+        import_listed()
 
     def entry(self, name: str) -> Entry[T]:
         """The entry behind a name; raises `UnknownNameError` with the nearest names."""

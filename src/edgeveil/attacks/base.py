@@ -107,8 +107,9 @@ class Attack(ABC):
     """One published or new attack. Fields are its parameters; class facts say what it needs and how it works.
 
     `needs`: of "answers", "graded answers", "features", "stored graph", "mechanism" (its public law), "shadow graph",
-    "known edges" and "known non-edges". `watches`: it moves a node's features and watches other nodes' answers, so it is blind where an answer
-    depends on the node's own features alone, and needs features wherever no derivative is offered.
+    "known edges" and "known non-edges". `watches`: it moves a node's features and watches other nodes' answers, so it
+    is blind where an answer depends on the node's own features alone, and needs features wherever no derivative is
+    offered.
     """
 
     reference: ClassVar[str] = ""

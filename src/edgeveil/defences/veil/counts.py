@@ -37,7 +37,9 @@ class VeilCounts(Defence):
     """
 
     epsilon: float | None = None
+    """What one undirected edge may cost."""
     neighbours: int = 15
+    """How many nodes with like features each node hears in the edge-free base."""
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil: docs/defences.md; the query is that of LPGNet, ACM CCS 2022, Algorithm 4"

@@ -65,6 +65,7 @@ def test_networkx_attributes_by_name() -> None:
     graph = from_networkx(source, features=["age", "height"], label="club")
     assert graph.x.tolist() == [[31, 1.5], [40, 1.5], [25, 1.5]] and graph.y.tolist() == [1, 0, -1]
     assert graph.public_nodes and graph.node_ids.tolist() == ["ann", "bob", "eve"]
+    assert graph.class_names == ("blue", "red")
     with pytest.raises(UnknownNameError, match="Did you mean 'age'"):
         from_networkx(source, features=["agee"])
     with pytest.raises(GraphError, match="finite numbers"):

@@ -25,6 +25,7 @@ def folder(tmp_path: Path) -> Path:
         "split/time/valid": "1\n",
         "split/time/test": "2\n",
         "mapping/nodeidx2paperid": "node idx,paper id\n0,900\n1,901\n2,77\n3,5\n",
+        "mapping/labelidx2category": "label idx,category\n0,cs.AI\n1,cs.LG\n2,cs.CR\n3,cs.DB\n",
     }
     for name, text in tables.items():
         path = root / f"{name}.csv.gz"
@@ -39,7 +40,9 @@ def test_everything_in_the_folder_is_read(folder: Path) -> None:
     assert graph.name == "ogbn-toy" and graph.num_nodes == 4 and graph.edge_index.tolist() == [[0, 1], [1, 2]]
     assert graph.y.tolist() == [0, 2, -1, 1] and graph.x.dtype == np.float32 and graph.public_nodes
     assert graph.split == "time" and graph.train_mask.tolist() == [True, False, False, True]
-    assert graph.node_ids.tolist() == ["900", "901", "77", "5"] and graph.collapsed.one_way == 1
+    assert graph.node_ids.tolist() == ["900", "901", "77", "5"]
+    assert graph.class_names == ("cs.AI", "cs.LG", "cs.CR", "cs.DB") and graph.num_classes == 4
+    assert graph.collapsed.one_way == 1
 
 
 def test_a_damaged_table_is_named(folder: Path) -> None:

@@ -68,11 +68,12 @@ def from_networkx(
     masks = None
     if any("split" in d for d in data):
         masks = {p: np.array([d.get("split") == p for d in data]) for p in ("train", "val", "test")}
+    y, names = _numbered(_attribute(data, label, ordered, -1))
     said = nodes is not None or bool(source.graph.get("public_nodes", False))
     return Graph.from_edges(
         edges,
         _columns(data, features, ordered) if features else _attribute(data, "x", ordered, None),
-        _numbered(_attribute(data, label, ordered, -1)),
+        y,
         num_nodes=len(ordered),
         splits={"given": masks} if masks else None,
         split="given" if masks else None,
@@ -80,7 +81,7 @@ def from_networkx(
         node_ids=None if ordered == list(range(len(ordered))) else _ids(ordered),
         is_twin=bool(source.graph.get("is_twin", False)),
         collapsed=lost,
-        class_names=source.graph.get("class_names"),
+        class_names=names or source.graph.get("class_names"),
         public_nodes=said or any(all(key in d for d in data) for key in (*features, "x", label)),
     )
 
@@ -119,15 +120,15 @@ def _columns(data: list[dict[str, Any]], names: Sequence[str], nodes: list[Any])
     return out
 
 
-def _numbered(labels: Any) -> Any:
-    """Class numbers of named classes; NaN and the missing mark -1 mean no label."""
+def _numbered(labels: Any) -> tuple[Any, list[str] | None]:
+    """Class numbers, and the names of named classes; NaN and the missing mark -1 mean no label."""
     if labels is None or labels.dtype.kind in "iub":
-        return labels
+        return labels, None
     if labels.dtype.kind == "f":
-        return np.where(np.isnan(labels), -1, labels)
+        return np.where(np.isnan(labels), -1, labels), None
     names = sorted({str(v) for v in labels} - {"-1", "nan"})
     place = {name: i for i, name in enumerate(names)}
-    return np.array([place.get(str(v), -1) for v in labels])
+    return np.array([place.get(str(v), -1) for v in labels]), names
 
 
 def _ids(nodes: list[Any]) -> Any:

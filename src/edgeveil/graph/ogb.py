@@ -26,7 +26,7 @@ def is_ogb(folder: str | Path) -> bool:
 
 
 def read_ogb(folder: str | Path, name: str | None = None) -> Graph:
-    """The graph of an ogbn folder with one kind of node: features, labels (NaN: none), every split, node ids.
+    """The graph of an ogbn folder: features, labels (NaN: none), every split, node ids, class names.
 
     The number of nodes comes from the folder's own list, not from its edges, so nodes are public.
     """
@@ -40,11 +40,14 @@ def read_ogb(folder: str | Path, name: str | None = None) -> Graph:
     known = np.ones(nodes, bool) if y is None or y.ndim == 2 else y >= 0
     splits = {p.name: _split(p, known) for p in sorted((root / "split").glob("*")) if (p / "train.csv.gz").is_file()}
     features = root / "raw" / "node-feat.csv.gz"
+    names = _classes(root / "mapping", y)
     return Graph.from_edges(
         edges,
         _table(features, np.float32).reshape(nodes, -1) if features.is_file() else None,
         y,
         num_nodes=nodes,
+        num_classes=None if names is None else len(names),
+        class_names=names,
         splits=splits,
         split=next(iter(splits), None),
         name=name or root.name.replace("_", "-"),
@@ -81,11 +84,23 @@ def _split(folder: Path, labelled: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def _ids(mapping: Path, nodes: int) -> Sequence[str] | None:
-    """The second column of ``nodeidx2...``, where the folder has one that names every node."""
-    path = next(iter(sorted(mapping.glob("nodeidx2*.csv.gz"))), None)
-    if path is None:
-        return None
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        rows = list(csv.reader(file))[1:]
-    ids = {int(row[0]): row[1] for row in rows}
+    """What ``nodeidx2...`` calls the nodes, where it names every one of them."""
+    ids = _mapping(mapping, "nodeidx2*.csv.gz")
     return [ids[i] for i in range(nodes)] if len(ids) == nodes == len(set(ids.values())) else None
+
+
+def _classes(mapping: Path, y: Any) -> Sequence[str] | None:
+    """What ``labelidx2...`` calls the classes, where it names those that occur."""
+    names = _mapping(mapping, "labelidx2*.csv.gz")
+    count = 0 if y is None or y.ndim == 2 else int(y.max(initial=-1)) + 1
+    whole = sorted(names) == list(range(len(names))) and 0 < count <= len(names) == len(set(names.values()))
+    return [names[i] for i in range(len(names))] if whole else None
+
+
+def _mapping(folder: Path, pattern: str) -> dict[int, str]:
+    """A two-column table below a header; empty where the folder has none."""
+    path = next(iter(sorted(folder.glob(pattern))), None)
+    if path is None:
+        return {}
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return {int(row[0]): row[1] for row in list(csv.reader(file))[1:]}

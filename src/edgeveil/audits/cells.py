@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeveil.audits.gains import Gain
+from edgeveil.defences.base import face
 from edgeveil.privacy.bounds import tpr_bound
 from edgeveil.privacy.guarantee import ONE_EDGE
 from edgeveil.runs.rows import comparable
@@ -20,21 +21,7 @@ LEAKAGE_NOTE = (
     "number of named pairs may differ from the number of edges by the rounding of the density."
 )
 FALSE_ALARMS = 0.01
-NAMES = {
-    "none": "no defence",
-    "mlp": "MLP (no graph)",
-    "feature-graph": "feature graph (no edge)",
-    "edgerand": "EdgeRand",
-    "lapgraph": "LapGraph",
-    "graphprivatizer": "GraphPrivatizer",
-    "gp-t": "GP-t",
-    "gp-m": "GP-m",
-    "gp-sound": "GP-sound",
-    "gp-edge": "GP-edge",
-    "rr": "2-hop RR",
-    "lpgnn": "LPGNN",
-    "unknown": "this model",
-}
+UNKNOWN = "unknown"  # what rows call a model of which nothing is known
 
 
 @dataclass(frozen=True)
@@ -101,7 +88,7 @@ class Cell:
 
 def label(defence: str, epsilon: float | None) -> str:
     """``LPGNet-2 ε=4``; the name alone when there is no epsilon."""
-    name = NAMES.get(defence, defence.replace("lpgnet", "LPGNet"))
+    name = "this model" if defence == UNKNOWN else face(defence)[0]
     return name if not epsilon or math.isinf(epsilon) else f"{name} ε={epsilon:g}"
 
 

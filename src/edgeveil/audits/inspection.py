@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edgeveil.audits.audit import AuditPlan
+from edgeveil.defences.base import DEFENCES
 from edgeveil.graph.catalog import dataset
 from edgeveil.graph.facts import class_shares, components, degree_quantiles, derived_columns, edge_homophily
 from edgeveil.graph.graph import Graph
@@ -52,7 +53,8 @@ def short_inspection(graph: Graph) -> list[str]:
 
 def audit_minutes(graph: Graph, plan: AuditPlan | None = None) -> float:
     """Processor minutes of an audit, scaled from runs measured on Cora by edges and nodes; a rough guide."""
-    chosen = replace(plan or AuditPlan(), defences=tuple(d for d in (plan or AuditPlan()).defences if d != "edgerand"))
+    whole = plan or AuditPlan()
+    chosen = replace(whole, defences=tuple(d for d in whole.defences if not DEFENCES.get(d).fills))
     record = dataset(YARDSTICK)
     size = (graph.num_edges + 10 * graph.num_nodes) / (record.edges + 10 * record.nodes)
     return max(1.0, estimate(chosen.configs({YARDSTICK: graph})) * size * speed() / 60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -45,6 +45,7 @@ __all__ = [
     "train_gnn",
 ]
 
+Faces = Mapping[str, tuple[str, int | None]]  # registered name -> title and colour slot in reports
 TRAINING, INFERENCE = "training graph", "inference graph"
 TUNING_NOTE = "Choosing hyper-parameters on the private graph is not covered by this epsilon"
 
@@ -61,6 +62,8 @@ class Defence(ABC):
     reference: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset({"features", "labels"})
     own_model: ClassVar[str | None] = None
+    faces: ClassVar[Faces] = {}
+    fills: ClassVar[bool] = False  # the noisy graph is the denser, and work the slower, the smaller epsilon is
 
     @property
     def paper(self) -> str:
@@ -269,6 +272,16 @@ def make_release(
         notes=notes,
         evaluation=Evaluation.of(job.inference),
     )
+
+
+def face(name: str) -> tuple[str, int | None]:
+    """Title and colour slot of a defence in reports; a name without any stands for itself."""
+    if name not in DEFENCES:
+        return name, None
+    faces = DEFENCES.get(name).faces
+    base = name.rpartition("-")[0]
+    counted = f"{faces[base][0]}{name.removeprefix(base)}" if base in faces else name
+    return faces.get(name, (counted, None))
 
 
 def registered_name(defence: Defence) -> str:

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, EdgeMechanism
+from edgeveil.defences.base import DEFENCES, EdgeMechanism, Faces
 from edgeveil.defences.renewal import Renewal, perturb_again
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.graph.compact import CHUNK, UpperBuilder, available_memory, edge_ranks
@@ -85,6 +85,8 @@ class EdgeRand(EdgeMechanism):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, Algorithm 3 and Theorem 4"
+    fills: ClassVar[bool] = True
+    faces: ClassVar[Faces] = {"edgerand": ("EdgeRand", 2)}
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)

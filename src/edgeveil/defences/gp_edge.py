@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.base import DEFENCES, Faces
 from edgeveil.defences.buckets import choose_plan
 from edgeveil.defences.gp_sound import BucketResponse
 from edgeveil.defences.local_audit import edge_or_none, entry_neighbours, planted_alike
@@ -66,6 +66,7 @@ class EdgeBucketResponse(BucketResponse):
 
     unit: ClassVar[str] = ONE_EDGE
     reference: ClassVar[str] = "edgeveil, docs/theory.md; after Joshi, Indri & Mishra, TMLR 2024"
+    faces: ClassVar[Faces] = {"gp-edge": ("GP-edge", None)}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.base import DEFENCES, Faces
 from edgeveil.defences.buckets import Plan, choose_plan
 from edgeveil.defences.local import BOTH, FEATURES, ONE_ENTRY, Lists, LocalMechanism
 from edgeveil.defences.local_audit import entry_neighbours, rewired, swapped_edges
@@ -108,6 +108,7 @@ class BucketResponse(LocalMechanism):
     unit: ClassVar[str] = BOTH_ENTRIES
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil, docs/graphprivatizer.md; after Joshi, Indri & Mishra, TMLR 2024"
+    faces: ClassVar[Faces] = {"gp-sound": ("GP-sound", None)}
 
     def __post_init__(self) -> None:
         super().__post_init__()

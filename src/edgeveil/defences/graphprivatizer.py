@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.base import DEFENCES, Faces
 from edgeveil.defences.local import ONE_ENTRY, PER_ENTRY, LocalMechanism
 from edgeveil.defences.local import Lists as Sent
 from edgeveil.defences.local_audit import entry_neighbours, one_entry_apart, options_of, repeated
@@ -77,6 +77,9 @@ class GraphPrivatizer(LocalMechanism):
     status: ClassVar[Status] = "refuted"
     unit: ClassVar[str] = ONE_ENTRY
     reference: ClassVar[str] = "Joshi, Indri & Mishra, GraphPrivatizer, TMLR 2024, Algorithms 1-4"
+    faces: ClassVar[Faces] = {
+        "graphprivatizer": ("GraphPrivatizer", None), "gp-t": ("GP-t", 6), "gp-m": ("GP-m", 7),
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgeveil.defences.base import DEFENCES, EdgeMechanism
+from edgeveil.defences.base import DEFENCES, EdgeMechanism, Faces
 from edgeveil.defences.renewal import Renewal, perturb_again
 from edgeveil.errors import InputError
 from edgeveil.graph.compact import UpperBuilder, edge_ranks
@@ -42,6 +42,7 @@ class LapGraph(EdgeMechanism):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, Algorithm 4 and Theorem 5"
+    faces: ClassVar[Faces] = {"lapgraph": ("LapGraph", 3)}
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, claim_of, make_release, over_graphs
+from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, Faces, claim_of, make_release, over_graphs
 from edgeveil.defences.bayes_readout import EvidenceReader
 from edgeveil.defences.degree_vectors import (
     SLICES,
@@ -87,6 +87,9 @@ class LPGNet(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Kolluri et al., LPGNet, ACM CCS 2022, Algorithms 2-4 and Appendix A"
+    faces: ClassVar[Faces] = {
+        "lpgnet": ("LPGNet", None), "lpgnet-1": ("LPGNet-1", 4), "lpgnet-2": ("LPGNet-2", 5),
+    }  # fmt: skip
     own_model: ClassVar[str | None] = "mlp"
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.base import DEFENCES, Faces
 from edgeveil.defences.local import LPGNN, Lists, LocalMechanism
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
@@ -23,6 +23,7 @@ class LocallyPrivateGNN(LocalMechanism):
 
     status: ClassVar[Status] = "none"
     reference: ClassVar[str] = LPGNN
+    faces: ClassVar[Faces] = {"lpgnn": ("LPGNN", None)}
 
     @property
     def hides_edges(self) -> bool:

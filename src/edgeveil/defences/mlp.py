@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from edgeveil.defences.base import DEFENCES, Defence, fit_model, make_release
+from edgeveil.defences.base import DEFENCES, Defence, Faces, fit_model, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
 from edgeveil.models.presets import preset
@@ -25,6 +25,7 @@ class FeatureOnly(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Kolluri et al., LPGNet, ACM CCS 2022, section 5"
+    faces: ClassVar[Faces] = {"mlp": ("MLP (no graph)", 1)}
     own_model: ClassVar[str | None] = "mlp"
 
     def release(self, job: Job) -> Release:

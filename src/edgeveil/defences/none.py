@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from edgeveil.defences.base import DEFENCES, Defence, train_gnn
+from edgeveil.defences.base import DEFENCES, Defence, Faces, train_gnn
 from edgeveil.defences.job import Job, cut
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.release.release import Release
@@ -20,6 +20,7 @@ class Undefended(Defence):
 
     status: ClassVar[Status] = "none"
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, section III"
+    faces: ClassVar[Faces] = {"none": ("no defence", 0)}
 
     def release(self, job: Job) -> Release:
         """Train and answer on the true edges."""

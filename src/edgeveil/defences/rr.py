@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.base import DEFENCES, Faces
 from edgeveil.defences.local import ONE_ENTRY, PER_ENTRY, Lists, LocalMechanism
 from edgeveil.defences.local_audit import entry_neighbours, one_entry_apart
 from edgeveil.defences.perturbed import directed_csr
@@ -70,6 +70,7 @@ class TwoHopResponse(LocalMechanism):
     status: ClassVar[Status] = "refuted"
     unit: ClassVar[str] = ONE_ENTRY
     reference: ClassVar[str] = "Joshi, Indri & Mishra, GraphPrivatizer, TMLR 2024, section 5.1"
+    faces: ClassVar[Faces] = {"rr": ("2-hop RR", None)}
 
     def __post_init__(self) -> None:
         super().__post_init__()

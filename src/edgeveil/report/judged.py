@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from edgeveil.attacks.base import ATTACKS
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.audits.cells import Cell, leakage, summarise
 from edgeveil.audits.gains import Gain
@@ -17,6 +18,11 @@ __all__ = ["Baselines", "baselines", "best_defence", "equal_leakage", "gain_text
 TWO_SIGMA = 2.0
 
 
+def _by_features(attack: Any) -> bool:
+    """Whether an attack compares features and asks nothing."""
+    return attack in ATTACKS.names() and ATTACKS.create(attack).needed == {"features"}
+
+
 class Baselines:
     """What a release is measured against. NaN is unknown."""
 
@@ -25,7 +31,7 @@ class Baselines:
         self.majority = _mean([row.get("baseline_majority") for row in rows])
         self.edge_free = _mean([row.get("baseline_edge_free") for row in rows])
         self.chance = _mean([row.get("chance") for row in rows if row.get("attack")])
-        features = [row for row in rows if row.get("attack") == "lsa2-attr" and row.get("belief") in ("k", None)]
+        features = [row for row in rows if _by_features(row.get("attack")) and row.get("belief") in ("k", None)]
         self.features_alone = _mean([leakage(row) for row in features])
         self.mlp, self.mlp_low, self.mlp_high = (_number(stored.get(k)) for k in ("mlp", "mlp_low", "mlp_high"))
 

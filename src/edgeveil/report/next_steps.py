@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgeveil.audits.audit import AuditPlan
 from edgeveil.audits.cells import Cell
 from edgeveil.report.audit_data import AuditData
 from edgeveil.report.judged import baselines, best_defence
@@ -19,6 +20,6 @@ def next_steps(data: AuditData, cells: Sequence[Cell]) -> list[str]:
     if not source or best is None or data.settings.get("existing"):
         return []
     how = f"--defence {best.defence}" + ("" if not best.epsilon else f" --epsilon {best.epsilon:g}")
-    model = data.settings.get("model", "gcn")
-    how += "" if best.defence == "mlp" or model == "gcn" else f" --model {model}"
+    model = data.settings.get("model", AuditPlan.model)
+    how += "" if best.defence == "mlp" or model == AuditPlan.model else f" --model {model}"
     return [f"edgeveil release {source} {how} --out my-release", "edgeveil serve my-release"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from edgeveil.defences.base import face
 from edgeveil.errors import MissingExtra
 
 __all__ = [
@@ -43,12 +44,13 @@ DARK = {
     "--c7": "#e0c24e", "--c8": "#f08cc4", "--c9": "#9fa8ff",
 }  # fmt: skip
 MARKERS = "osD^vPh<>"
-_SLOTS = {"none": 0, "mlp": 1, "edgerand": 2, "lapgraph": 3, "lpgnet-1": 4, "lpgnet-2": 5, "gp-t": 6, "gp-m": 7}
+LAST = len(MARKERS) - 1
 
 
 def ink_for(defence: str) -> tuple[str, str]:
     """Colour and marker of a defence, the same in every figure."""
-    slot = _SLOTS.get(defence, 8)
+    found = face(defence)[1]
+    slot = LAST if found is None else found
     return SERIES[slot], MARKERS[slot]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from edgeveil.attacks.base import ATTACKS
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.audits.cells import Cell, label
 from edgeveil.audits.gains import MIN_TEST
@@ -77,11 +78,15 @@ def _recommended(best: Cell, bare: Cell, cells: Sequence[Cell], data: AuditData)
     return lines
 
 
+def _watches(attack: str) -> bool:
+    return attack in ATTACKS and ATTACKS.get(attack).watches
+
+
 def _leak(cell: Cell, people: str) -> str:
     if cell.queries:
         does = f"asks {cell.queries:,.0f} {'query' if cell.queries == 1 else 'queries'}"
     else:  # exact influence stands for one query per node; the others compare features
-        does = f"asks {people} queries" if cell.attack.startswith("linkteller") else "asks nothing, compares features"
+        does = f"asks {people} queries" if _watches(cell.attack) else "asks nothing, compares features"
     return (
         f"gives away {percent(cell.leakage)} of the edges among {people} nodes to someone who {does} and names as many "
         f"pairs as there are edges (attack: {cell.attack})."

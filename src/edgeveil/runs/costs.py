@@ -28,12 +28,18 @@ def _known() -> dict[str, Any]:
 
 def _keys(run: RunConfig) -> Iterable[str]:
     """From the most to the least specific kind that a run belongs to."""
-    defence = f"{run.defence}@{run.epsilon:g}" if run.defence == "edgerand" and run.epsilon else run.defence
+    defence = f"{run.defence}@{run.epsilon:g}" if _fills(run) and run.epsilon else run.defence
     layers = run.model_params.get("layers", 2)
     yield f"{run.preset}|{run.dataset}|{defence}|{run.model}|{layers}"
     yield f"{run.preset}|{run.dataset}|{defence}|{run.model}"
     yield f"{run.preset}|{run.dataset}|{run.model}"
     yield f"{run.preset}|{run.model}"
+
+
+def _fills(run: RunConfig) -> bool:
+    from edgeveil.defences.base import DEFENCES
+
+    return run.defence in DEFENCES and DEFENCES.get(run.defence).fills
 
 
 def estimate(runs: Iterable[RunConfig]) -> float:
@@ -45,7 +51,7 @@ def estimate(runs: Iterable[RunConfig]) -> float:
         seconds = 5.0 if key is None else float(costs[key])
         if key is not None and run.dataset not in key:
             seconds *= _size(run.dataset) / _known().get("sizes", {}).get(key, _size(run.dataset))
-        if run.defence == "edgerand" and (key is None or "@" not in key):
+        if _fills(run) and (key is None or "@" not in key):
             seconds *= _growth(run)
         total += seconds
     return total

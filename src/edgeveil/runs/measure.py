@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from edgeveil.attacks.base import ATTACKS
 from edgeveil.defences.api import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
@@ -133,11 +134,15 @@ def owner_details(found: Measured, service: Service | None = None, seed: int = 0
 def _details(found: Measured, config: RunConfig) -> dict[str, Any]:
     """Undefended, a query budget tells how hard the graph is to read; behind a defence the curve would say no more."""
     assert found.release is not None
-    asked = config.defence == "none" and any(a.name == "linkteller-grouped" for a in config.attacks)
+    asked = config.defence == "none" and any(_budgeted(a.name) for a in config.attacks)
     service = service_of(found.release) if asked else None
     bins = utility_by_degree(found.release, found.graph) if can_score(found.graph) else []
     answers = packed_answers(found.release, found.graph) if can_score(found.graph) else None
     return owner_details(found, service, config.seed) | {"utility_by_degree": bins, "answers": answers}
+
+
+def _budgeted(attack: str) -> bool:
+    return ATTACKS.get(attack).watches and ATTACKS.takes(attack, "queries")
 
 
 def can_score(graph: Graph) -> bool:

@@ -330,7 +330,7 @@ def honest(scene: Scene, release: Path, sessions: int) -> dict[str, Any]:
     """Honest made-up users of an opened server: what is refused, and what is answered alone."""
     from edgeveil.release.release import Release
     from edgeveil.serve.engine import Engine
-    from edgeveil.serve.trial import honest_sessions
+    from edgeveil.trials.guard_trial import honest_sessions
 
     engine, counts = Engine(Release.load(release)), {"asked": 0, "refused": 0, "alone": 0}
     with serving(release, "opened, defaults") as server, httpx.Client(timeout=60, trust_env=False) as client:

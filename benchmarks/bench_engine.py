@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 
 import edgeveil as ev
-from edgeveil.defences import lpgnet_stack
+from edgeveil.defences.lpgnet import lpgnet_stack
 from edgeveil.models.memo import Memo
 from edgeveil.papers.books import BOOKS
 from edgeveil.papers.recipes import Cell

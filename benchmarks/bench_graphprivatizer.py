@@ -24,14 +24,15 @@ import numpy as np
 import torch
 
 import edgeveil as ev
-from edgeveil.defences.graphprivatizer import GraphPrivatizer
-from edgeveil.defences.similarity import aggregated
+from edgeveil.defences.graphprivatizer.graphprivatizer import GraphPrivatizer
+from edgeveil.defences.graphprivatizer.similarity import aggregated
 from edgeveil.errors import DatasetUnavailable
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import Scaling
-from edgeveil.graph.spmm import spmm
 from edgeveil.models.base import kprop
+from edgeveil.models.kernels.operand import as_operand
+from edgeveil.models.kernels.spmm import spmm
 from edgeveil.models.structure import Structure
 from edgeveil.privacy.multibit import multi_bit
 from edgeveil.privacy.noise import noise_for
@@ -119,7 +120,7 @@ def bench_kprop(graph: Graph, steps: int, width: int, repeats: int) -> dict[str,
 
     plain = clock(bare, repeats)
     ours = clock(lambda: kprop(x, structure, steps), repeats)
-    noisy = multi_bit(Scaling.fit("minmax", graph.x).apply(graph.x), 3.0, noise_for(0)).torch("float32")
+    noisy = as_operand(multi_bit(Scaling.fit("minmax", graph.x).apply(graph.x), 3.0, noise_for(0)), "float32")
     weight = torch.rand(graph.num_features, width)
     deferred = clock(lambda: kprop(noisy, structure, steps).matmul(weight), repeats)  # type: ignore[union-attr]
     return {"bare_seconds": plain, "kprop_seconds": ours, "ratio": ours / plain, "deferred_ratio": deferred / plain}

@@ -19,10 +19,10 @@ import numpy as np
 import edgeveil as ev
 from edgeveil.errors import DatasetUnavailable
 from edgeveil.seeds import stream
-from edgeveil.serve.choose import choose_limit, demand_of, leak_at, limit_table
 from edgeveil.serve.config import GuardSettings
 from edgeveil.serve.engine import Engine
-from edgeveil.serve.trial import HONEST, Bench, GuardedTarget, honest_sessions
+from edgeveil.trials.guard_trial import HONEST, Bench, GuardedTarget, honest_sessions
+from edgeveil.trials.query_limit import choose_limit, demand_of, leak_at, limit_table
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "guard.md"

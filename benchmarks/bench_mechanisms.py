@@ -126,7 +126,7 @@ def flickr_child() -> None:
 
     from edgeveil.graph.datasets import load
     from edgeveil.models.assemble import build
-    from edgeveil.models.compact import CompactStructure
+    from edgeveil.models.kernels.triangle_products import CompactStructure
     from edgeveil.models.spec import ModelSpec
 
     torch.set_num_threads(1)

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from edgeveil.graph.spmm import SparseMatrix, csr_product
+from edgeveil.models.kernels.spmm import SparseMatrix, csr_product
 
 RESULTS = Path(__file__).parent / "results"
 SMALL = [(4_000, 5), (4_000, 30)]

@@ -29,6 +29,7 @@ from edgeveil.graph.scaling import Scaling
 from edgeveil.graph.sparse import normalise
 from edgeveil.models import Model, ModelSpec, Structure, build, preset
 from edgeveil.models.adam import Adam
+from edgeveil.models.kernels.operand import as_operand
 
 Logits = Callable[[], torch.Tensor]
 RESULTS = Path(__file__).parent / "results"
@@ -117,7 +118,7 @@ def training_step(repetitions: int) -> dict[str, Any]:
     y = torch.tensor(graph.y)
     spec = settings.model
     model = build(spec, graph.num_features, 2, seed=0).train()
-    structure, operand = Structure(graph.adjacency).remembering(), x.torch()
+    structure, operand = Structure(graph.adjacency).remembering(), as_operand(x)
     adam = Adam([(model.parameters(), 5e-4)], 0.01)
     plain = Plain((graph.num_features, spec.hidden, 2), spec.dropout).train()
     inputs = plain_inputs(graph, x, spec.norm)
@@ -133,7 +134,7 @@ def attention_step(name: str, repetitions: int) -> dict[str, Any]:
     y = torch.tensor(graph.y)
     spec = ModelSpec(name=name, hidden=16, heads=4, dropout=0.5, activation="selu")
     model = build(spec, graph.num_features, 2, seed=0).train()
-    structure, operand = Structure(graph.adjacency).remembering(), x.torch()
+    structure, operand = Structure(graph.adjacency).remembering(), as_operand(x)
     adam = Adam([(model.parameters(), 5e-4)], 0.01)
     plain = PlainAttention(name, (graph.num_features, spec.hidden, 2), spec.heads, spec.dropout).train()
     dense, edges = (
@@ -151,7 +152,7 @@ def agree(model: Model, plain: Plain, x: FeatureMatrix, structure: Structure, in
         for mine, other in zip(model.layers, (plain.first, plain.second), strict=True):
             other.lin.weight.copy_(mine.weight.T)
             other.bias.copy_(mine.bias)
-        return float((model(x.torch(), structure) - plain(*inputs)).abs().max())
+        return float((model(as_operand(x), structure) - plain(*inputs)).abs().max())
 
 
 def forward(repetitions: int) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def forward(repetitions: int) -> dict[str, Any]:
     inputs = plain_inputs(graph, x, spec.norm)
     difference = agree(model, plain, x, fresh, inputs)
     assert difference < 1e-3, difference
-    operand = x.torch()
+    operand = as_operand(x)
     with torch.no_grad():
         found = best_of(
             {

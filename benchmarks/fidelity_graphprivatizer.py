@@ -20,7 +20,7 @@ import torch
 from gp_runs import MODELS, run
 
 import edgeveil as ev
-from edgeveil.metrics.gp_analysis import ALPHAS, DELTAS
+from edgeveil.defences.graphprivatizer.gp_analysis import ALPHAS, DELTAS
 
 Cell = dict[str, Any]
 DATASETS = ("cora", "pubmed", "facebook", "amazon-photo", "lastfm-twin")

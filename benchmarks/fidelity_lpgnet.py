@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 import edgeveil as ev
-from edgeveil.defences.lpgnet import LPGNet
+from edgeveil.defences.lpgnet.lpgnet import LPGNet
+from edgeveil.defences.lpgnet.lpgnet_analysis import cluster_cosines, homophily_by_cluster, noisy_edge_share
 from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
-from edgeveil.metrics.lpgnet_analysis import cluster_cosines, homophily_by_cluster, noisy_edge_share
 from edgeveil.metrics.protocol import sampled_pairs
 from edgeveil.models import ModelSpec, build, fit, preset
 from edgeveil.release.lpgnet_predictor import row_logits, stack_features

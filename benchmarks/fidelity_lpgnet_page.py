@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.metrics.lpgnet_analysis import sweet_spot
+from edgeveil.defences.lpgnet.lpgnet_analysis import sweet_spot
 
 Row = dict[str, Any]
 TABLES = {"cora": "7", "citeseer": "8", "pubmed": "9", "facebook": "10"}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgeveil.defences.degree_vectors import noise_scale
+from edgeveil.defences.lpgnet.degree_vectors import noise_scale
 from edgeveil.graph.cluster_degrees import CELLS
 from edgeveil.privacy.budget import Budget
 

@@ -10,8 +10,16 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from edgeveil.defences.graphprivatizer.gp_analysis import (
+    ALPHAS,
+    DELTAS,
+    Paired,
+    grid_average,
+    heat_map,
+    paired_test,
+    utility_gap,
+)
 from edgeveil.errors import InputError
-from edgeveil.metrics.gp_analysis import ALPHAS, DELTAS, Paired, grid_average, heat_map, paired_test, utility_gap
 
 Run = dict[str, Any]
 PRINTED_MODELS = {

@@ -11,7 +11,7 @@ import torch
 
 import edgeveil as ev
 from edgeveil.defences.api import make_defence
-from edgeveil.defences.local import LocalMechanism, without_kprop
+from edgeveil.defences.graphprivatizer.local import LocalMechanism, without_kprop
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import sample_distinct
 from edgeveil.metrics.protocol import PairSample, sampled_pairs

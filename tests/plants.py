@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeveil.defences import lpgnet
 from edgeveil.defences.edgerand import EdgeRand
-from edgeveil.defences.gp_sound import BucketResponse
+from edgeveil.defences.graphprivatizer.gp_sound import BucketResponse
 from edgeveil.defences.job import Job
 from edgeveil.defences.lapgraph import LapGraph
-from edgeveil.defences.lpgnet import LPGNet
-from edgeveil.defences.lpgnet_stack import distinct
+from edgeveil.defences.lpgnet import lpgnet
+from edgeveil.defences.lpgnet.lpgnet import LPGNet
+from edgeveil.defences.lpgnet.lpgnet_stack import distinct
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import sample_distinct, sample_non_edges
 from edgeveil.privacy import topcells

@@ -58,7 +58,7 @@ def test_every_public_name_imports() -> None:
 
 
 SHARED_NAMES = {  # families whose members are named by their folder; no other module may share its last name
-    "api", "attack", "base", "choose", "compact", "ledger", "local", "mlp", "recorded", "rows", "store", "trial"
+    "api", "attack", "base", "ledger", "local", "mlp", "recorded", "rows", "store"
 }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ ORDER = [
     "papers",
     "report",
     "serve",
+    "trials",
     "cli",
 ]
 WALL = {"edgeveil.release.target", "edgeveil.errors", "edgeveil.registry", "edgeveil.seeds"}

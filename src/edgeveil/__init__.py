@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from edgeveil.audits.advise import advise as advise
     from edgeveil.defences.api import defend as defend
     from edgeveil.defences.edgerand import EdgeRand as EdgeRand
-    from edgeveil.defences.graphprivatizer import GraphPrivatizer as GraphPrivatizer
+    from edgeveil.defences.graphprivatizer.graphprivatizer import GraphPrivatizer as GraphPrivatizer
     from edgeveil.defences.lapgraph import LapGraph as LapGraph
-    from edgeveil.defences.lpgnet import LPGNet as LPGNet
+    from edgeveil.defences.lpgnet.lpgnet import LPGNet as LPGNet
     from edgeveil.graph.datasets import load as load
     from edgeveil.graph.files.read_graph import read_graph as read_graph
     from edgeveil.graph.graph import Graph as Graph
@@ -47,8 +47,8 @@ _HOMES = {
     "load_plugin": "edgeveil.plugins",
     "EdgeRand": "edgeveil.defences.edgerand",
     "LapGraph": "edgeveil.defences.lapgraph",
-    "GraphPrivatizer": "edgeveil.defences.graphprivatizer",
-    "LPGNet": "edgeveil.defences.lpgnet",
+    "GraphPrivatizer": "edgeveil.defences.graphprivatizer.graphprivatizer",
+    "LPGNet": "edgeveil.defences.lpgnet.lpgnet",
     "defend": "edgeveil.defences.api",
     "Release": "edgeveil.release.release",
     "Target": "edgeveil.release.target",

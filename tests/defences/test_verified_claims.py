@@ -14,7 +14,7 @@ from edgeveil.defences.base import DEFENCES
 from edgeveil.defences.edgerand import EdgeRand
 from edgeveil.defences.graph_audit import neighbouring_graphs
 from edgeveil.defences.lapgraph import LapGraph
-from edgeveil.defences.lpgnet import LPGNet
+from edgeveil.defences.lpgnet.lpgnet import LPGNet
 from edgeveil.defences.trial import trial_job
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph

@@ -12,7 +12,8 @@ from edgeveil.errors import GraphError, InputError, UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.scaling import Scaling
 from edgeveil.graph.sparse import normalise
-from edgeveil.graph.spmm import SparseMatrix
+from edgeveil.models.kernels.operand import as_operand
+from edgeveil.models.kernels.spmm import SparseMatrix
 
 
 def bag_of_words(seed: int = 0, rows: int = 30, columns: int = 12) -> sp.csr_matrix:
@@ -69,8 +70,8 @@ def test_replaced_rows_replace_and_share(kind, sparse):
     assert changed.base is x
     assert np.allclose(changed.take([9, 0, 2]).toarray(), expected[[9, 0, 2]])
     weight = torch.randn(12, 4, dtype=torch.float64)
-    torch.testing.assert_close(changed.torch("float64").matmul(weight), torch.tensor(expected) @ weight)
-    torch.testing.assert_close(changed.torch("float64").dense(), torch.tensor(expected))
+    torch.testing.assert_close(as_operand(changed, "float64").matmul(weight), torch.tensor(expected) @ weight)
+    torch.testing.assert_close(as_operand(changed, "float64").dense(), torch.tensor(expected))
     assert not np.shares_memory(x.public(), x.values) if not sparse else True
 
 
@@ -82,12 +83,12 @@ def test_propagation_of_operands_equals_dense(kind, sparse):
     a = (sp.random(30, 30, 0.1, random_state=np.random.default_rng(1)) != 0).astype(float)
     matrix = SparseMatrix(normalise(a, "aug-rwalk"))
     p = torch.tensor(matrix.csr.toarray())
-    base = x.torch("float64")
+    base = as_operand(x, "float64")
     once = base.propagated(matrix)
     twice = once.propagated(matrix)
     torch.testing.assert_close(twice.dense(), p @ p @ torch.tensor(x.toarray()))
     changed = x.with_rows([3], np.ones((1, 12)))
-    step = changed.torch("float64").propagated(matrix, once)
+    step = as_operand(changed, "float64").propagated(matrix, once)
     torch.testing.assert_close(step.dense(), p @ torch.tensor(changed.toarray()))
     step = step.propagated(matrix, twice)
     torch.testing.assert_close(step.dense(), p @ p @ torch.tensor(changed.toarray()))
@@ -95,9 +96,9 @@ def test_propagation_of_operands_equals_dense(kind, sparse):
 
 def test_the_operand_is_made_once_per_dtype():
     x = FeatureMatrix.wrap(bag_of_words())
-    assert x.torch("float32") is x.torch(torch.float32)
-    assert x.torch("float32") is not x.torch("float64")
-    assert x.with_rows([0], np.zeros((1, 12))).torch("float32").base is x.torch("float32")
+    assert as_operand(x, "float32") is as_operand(x, torch.float32)
+    assert as_operand(x, "float32") is not as_operand(x, "float64")
+    assert as_operand(x.with_rows([0], np.zeros((1, 12))), "float32").base is as_operand(x, "float32")
 
 
 def test_public_features_are_a_copy():
@@ -116,7 +117,7 @@ def test_products_equal_dense_products(seed, rows, columns):
     raw = sp.random(rows, columns, 0.3, format="csr", random_state=rng)
     x = Scaling.fit("standard", raw).apply(raw)
     weight = torch.tensor(rng.standard_normal((columns, 3)))
-    torch.testing.assert_close(x.torch("float64").matmul(weight), torch.tensor(x.toarray()) @ weight)
+    torch.testing.assert_close(as_operand(x, "float64").matmul(weight), torch.tensor(x.toarray()) @ weight)
 
 
 def test_errors():

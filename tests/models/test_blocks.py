@@ -9,6 +9,7 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.scaling import Scaling
 from edgeveil.models import ModelSpec, Structure, TrainSpec, build, fit
 from edgeveil.models.blocks import Blocks, small_blocks
+from edgeveil.models.kernels.operand import as_operand
 
 MODELS = ["gcn", "gat", "gatv2", "sage", "graphconv", "transformer"]
 
@@ -33,8 +34,8 @@ def test_blocks_give_the_logits_and_gradients_of_the_whole_graph(name, layers):
     )
     nodes = np.array([3, 17, 40])
     blocks = Blocks(whole, nodes, layers)
-    expected = model(x.torch("float64"), whole)[nodes]
-    found = model(x.take(blocks.inputs).torch("float64"), blocks)
+    expected = model(as_operand(x, "float64"), whole)[nodes]
+    found = model(as_operand(x.take(blocks.inputs), "float64"), blocks)
     torch.testing.assert_close(found, expected)
     weights = list(model.parameters())
     for a, b in zip(
@@ -56,7 +57,7 @@ def test_sampling_works_inside_blocks():
     x, whole = sparse_graph()
     model = build(ModelSpec(name="sage", hidden=4, fanout=1), 9, 3, seed=0).train()
     blocks = Blocks(whole, np.array([3, 17]), 2)
-    assert model(x.take(blocks.inputs).torch(), blocks).shape == (2, 3)
+    assert model(as_operand(x.take(blocks.inputs)), blocks).shape == (2, 3)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -9,7 +9,7 @@ from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, sample_distinct
 from edgeveil.graph.sparse import NORMALISATIONS
 from edgeveil.models.assemble import build
-from edgeveil.models.compact import CompactStructure
+from edgeveil.models.kernels.triangle_products import CompactStructure
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 

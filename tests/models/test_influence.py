@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-import edgeveil.models.attention_tangents as attention_tangents
 import edgeveil.models.influence as influences
-import edgeveil.models.tangents as tangents
+import edgeveil.models.kernels.attention_tangents as attention_tangents
+import edgeveil.models.kernels.tangents as tangents
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.scaling import Scaling

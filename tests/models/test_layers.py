@@ -13,7 +13,8 @@ from edgeveil.models import ModelSpec, Structure, build
 from edgeveil.models.attention import GATLayer, GATv2Layer, TransformerLayer
 from edgeveil.models.base import kprop
 from edgeveil.models.gcn import GCNLayer
-from edgeveil.models.ops import matmul
+from edgeveil.models.kernels.operand import as_operand
+from edgeveil.models.kernels.ops import matmul
 from edgeveil.models.sage import NeighbourLayer
 
 geometric = pytest.importorskip("torch_geometric.nn")
@@ -99,7 +100,7 @@ def test_gat(case, heads, concat, skip):
 @pytest.mark.parametrize(("heads", "concat"), [(1, False), (3, True), (3, False)])
 def test_gatv2(case, heads, concat, monkeypatch):
     a, edges, x = case
-    monkeypatch.setattr("edgeveil.models.additive._CHUNK", 100)  # several chunks
+    monkeypatch.setattr("edgeveil.models.kernels.additive._CHUNK", 100)  # several chunks
     theirs = geometric.GATv2Conv(6, 4, heads=heads, concat=concat)
     randomise(theirs)
     ours = GATv2Layer(6, 4, heads=heads, concat=concat, bias=True, skip=False)
@@ -155,7 +156,7 @@ def test_kprop(case):
     for _ in range(3):
         expected = theirs(expected, edges, weights)
     close(kprop(x, Structure(a), 3), expected)
-    sparse = FeatureMatrix.wrap(sp.csr_matrix(x.numpy())).torch()
+    sparse = as_operand(FeatureMatrix.wrap(sp.csr_matrix(x.numpy())))
     for structure in (Structure(a), Structure(a, remember=True)):
         close(matmul(kprop(sparse, structure, 3), torch.eye(6)), expected)
 
@@ -163,7 +164,7 @@ def test_kprop(case):
 def test_kprop_is_stored_where_that_pays():
     dense = sp.csr_matrix(np.ones((60, 60)) - np.eye(60))
     for columns, stored in ((20, True), (20_000, False)):
-        x = FeatureMatrix.wrap(sp.random(60, columns, 0.02, format="csr", random_state=1)).torch()
+        x = as_operand(FeatureMatrix.wrap(sp.random(60, columns, 0.02, format="csr", random_state=1)))
         assert Structure(dense, remember=True).worth_propagating(x, "sym", 4) is stored
         assert not Structure(dense).worth_propagating(x, "sym", 4)
 
@@ -234,7 +235,7 @@ def test_whole_models_run_sparse_dense_and_in_both_precisions(case, name, layers
     dense = model(x, structure)
     assert dense.shape == (a.shape[0], 3)
     sparse = FeatureMatrix.wrap(sp.csr_matrix(x.numpy()))
-    torch.testing.assert_close(model(sparse.torch("float32"), structure), dense, rtol=1e-4, atol=1e-5)
-    double = model.double()(sparse.torch("float64"), structure)
+    torch.testing.assert_close(model(as_operand(sparse, "float32"), structure), dense, rtol=1e-4, atol=1e-5)
+    double = model.double()(as_operand(sparse, "float64"), structure)
     assert double.dtype == torch.float64
     torch.testing.assert_close(double.float(), dense, rtol=1e-4, atol=1e-5)

@@ -24,6 +24,7 @@ from edgeveil.models import (
 )
 from edgeveil.models.base import Model
 from edgeveil.models.drop import Drop
+from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.objective import score
 from edgeveil.models.train import _Work
 
@@ -230,14 +231,14 @@ def test_stored_propagation_does_not_change_training():
     """The same run with and without a stored P X, up to rounding."""
     x, structure, y, train, val, _ = planted()
     dense = FeatureMatrix.wrap(x.toarray())  # dense features: storing pays
-    assert structure.remembering().worth_storing(dense.torch(), "aug")
+    assert structure.remembering().worth_storing(as_operand(dense), "aug")
     one = build(ModelSpec(hidden=8, dropout=0.0), 20, 3, seed=0)
     fit(one, dense, structure, y, train, val, SHORT, seed=0)
     two = build(ModelSpec(hidden=8, dropout=0.0), 20, 3, seed=0)
     optimizer = torch.optim.Adam(two.parameters(), lr=SHORT.lr, weight_decay=SHORT.weight_decay)
     for _ in range(SHORT.epochs):
         optimizer.zero_grad()
-        CrossEntropy(y, np.flatnonzero(train)).train_loss(two(dense.torch(), structure)).backward()
+        CrossEntropy(y, np.flatnonzero(train)).train_loss(two(as_operand(dense), structure)).backward()
         optimizer.step()
     assert np.allclose(predict_logits(one, x, structure), predict_logits(two, x, structure), atol=1e-4)
 

@@ -50,7 +50,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("module", ["seeds.py", "metrics/ties.py", "runs/rows.py", "defences/rr.py", "models/memo.py"])
+@pytest.mark.parametrize(
+    "module", ["seeds.py", "metrics/ties.py", "runs/rows.py", "defences/graphprivatizer/rr.py", "models/memo.py"]
+)
 def test_a_change_of_one_module_changes_the_digest(copy: Path, module: str) -> None:
     before, path = digest_of(copy), copy / module
     source = path.read_text()

@@ -11,12 +11,12 @@ import pytest
 import edgeveil as ev
 from edgeveil.errors import InputError, TargetError
 from edgeveil.metrics.ranking import at_count
-from edgeveil.serve.choose import choose_limit, demand_of, leak_at, limit_table, read_demand
 from edgeveil.serve.config import GuardSettings
 from edgeveil.serve.engine import Engine
 from edgeveil.serve.guard import ACTIONS
-from edgeveil.serve.trial import HONEST, Bench, GuardedTarget, honest_sessions
 from edgeveil.serve.wire import Query
+from edgeveil.trials.guard_trial import HONEST, Bench, GuardedTarget, honest_sessions
+from edgeveil.trials.query_limit import choose_limit, demand_of, leak_at, limit_table, read_demand
 
 NODES = np.arange(60)
 MANY = {"cross_readings": 1000, "cross_readings_all": 1000}  # so that the detectors alone decide

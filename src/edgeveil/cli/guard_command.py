@@ -38,9 +38,9 @@ def guard(
 
     from edgeveil.release.release import Release
     from edgeveil.seeds import stream
-    from edgeveil.serve.choose import choose_limit, demand_of, leak_at, limit_table, read_demand
     from edgeveil.serve.engine import Engine
-    from edgeveil.serve.trial import honest_sessions
+    from edgeveil.trials.guard_trial import honest_sessions
+    from edgeveil.trials.query_limit import choose_limit, demand_of, leak_at, limit_table, read_demand
 
     candidates = [int(q) for q in numbers(limits)]
     if min(candidates) < 1:

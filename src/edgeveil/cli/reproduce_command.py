@@ -122,7 +122,7 @@ def _write(result: TableResult, cells: Path | None, json_file: Path | None) -> N
 
 def _list(workers: int | None) -> None:
     """Every table and figure with its runs and estimated time per mode; a table that cannot be run says why."""
-    from edgeveil.models.threads import available
+    from edgeveil.models.kernels.threads import available
     from edgeveil.papers.books import BOOKS
     from edgeveil.papers.draw import figure_runs
     from edgeveil.papers.figure_recipes import FIGURES

@@ -86,7 +86,7 @@ def _noise(
 ) -> tuple[Verification, str, dict[str, object]]:  # fmt: skip
     """All experiments on the noise stage, and how much of a graph no noise touches where a defence can say so."""
     from edgeveil.defences.api import make_defence
-    from edgeveil.defences.local_audit import CountsCertain
+    from edgeveil.defences.graphprivatizer.local_audit import CountsCertain
     from edgeveil.privacy.verify import QUICK, Effort
     from edgeveil.privacy.verify import verify as run
 

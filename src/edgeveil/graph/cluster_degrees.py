@@ -53,7 +53,7 @@ def cluster_degrees(graph: Graph, labels: Any, num_clusters: int) -> Int:
 def cluster_degrees_from_file(path: str | Path, labels: Any, num_clusters: int, chunk: int = CHUNK) -> Int:
     """The same counts from an edge file (text or ``.npy``) that is never held in memory as a whole.
 
-    The counts are exact and private: `edgeveil.defences.degree_vectors.noisy_degrees_from_file` charges and adds noise.
+    The counts are exact and private: `degree_vectors.noisy_degrees_from_file` of LPGNet charges and adds noise.
 
     Node numbers must be 0..n-1 with one label each. Strictly sorted edges with u < v are read once; any other file is
     read several times, one range of nodes after the other, so that duplicates and opposite directions count once.

@@ -7,18 +7,13 @@ that form; nothing of size n x F is filled in.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError, InputError
-
-if TYPE_CHECKING:
-    import torch
-
-    from edgeveil.graph.operand import FeatureOperand
 
 __all__ = ["FeatureMatrix"]
 
@@ -124,15 +119,3 @@ class FeatureMatrix:
             return out
         at = np.flatnonzero(np.isin(nodes, self.nodes))
         return out.with_rows(at, self.rows(nodes[at])) if len(at) else out
-
-    def torch(self, dtype: torch.dtype | str = "float32") -> FeatureOperand:
-        """The form the models multiply with (`edgeveil.models.ops.matmul`); made once per dtype."""
-        import torch
-
-        from edgeveil.graph.operand import FeatureOperand
-
-        kind = getattr(torch, dtype) if isinstance(dtype, str) else dtype
-        if kind not in self._operands:
-            self._operands[kind] = FeatureOperand.of(self, kind)
-        out: FeatureOperand = self._operands[kind]
-        return out

@@ -13,8 +13,9 @@ from torch.func import functional_call
 
 from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.features import FeatureMatrix
-from edgeveil.models import threads
 from edgeveil.models.base import Model
+from edgeveil.models.kernels import threads
+from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.spec import ModelSpec
 from edgeveil.seeds import derive
 
@@ -75,7 +76,7 @@ def predict_logits(
     try:
         with torch.no_grad(), threads.limited(num_threads), threads.flushing():
             structure = model.prepare(adjacency)
-            parts = [functional_call(model, weights, (part.torch(kind), structure)) for part in _pieces(model, x)]
+            parts = [functional_call(model, weights, (as_operand(part, kind), structure)) for part in _pieces(model, x)]
     finally:
         model.train(was_training)
     logits: NDArray[Any] = (parts[0] if len(parts) == 1 else torch.cat(parts)).numpy()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from edgeveil.errors import GraphError
-from edgeveil.graph.operand import Deferred, FeatureOperand
-from edgeveil.models.ops import Features, activate, matmul, num_columns, num_rows
+from edgeveil.models.kernels.operand import Deferred, FeatureOperand
+from edgeveil.models.kernels.ops import Features, activate, matmul, num_columns, num_rows
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 

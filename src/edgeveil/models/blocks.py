@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeveil.graph.sparse import k_hop
-from edgeveil.graph.spmm import SparseMatrix
-from edgeveil.models.pattern import Pattern
+from edgeveil.models.kernels.pattern import Pattern
+from edgeveil.models.kernels.spmm import SparseMatrix
 from edgeveil.models.structure import Structure
 
 __all__ = ["Blocks", "small_blocks"]

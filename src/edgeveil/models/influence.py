@@ -21,18 +21,19 @@ from torch import Tensor
 
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
-from edgeveil.models import threads
 from edgeveil.models.attention import AttentionLayer, GATLayer, GATv2Layer, TransformerLayer
-from edgeveil.models.attention_tangents import AttentionPass, attention_step
 from edgeveil.models.base import Layer, Model, kprop
 from edgeveil.models.gcn import GCNLayer
+from edgeveil.models.kernels import threads
+from edgeveil.models.kernels.attention_tangents import AttentionPass, attention_step
+from edgeveil.models.kernels.operand import as_operand
+from edgeveil.models.kernels.ops import Features, activate, matmul
+from edgeveil.models.kernels.tangents import LIMIT, Tangents, TooMany
 from edgeveil.models.mlp import DenseLayer
 from edgeveil.models.module import ModuleModel
 from edgeveil.models.module_influence import can_differentiate, module_influence
-from edgeveil.models.ops import Features, activate, matmul
 from edgeveil.models.sage import NeighbourLayer
 from edgeveil.models.structure import Structure
-from edgeveil.models.tangents import LIMIT, Tangents, TooMany
 
 __all__ = ["has_influence", "influence"]
 
@@ -97,7 +98,7 @@ def _double(model: Model) -> Model:
 
 def _own(model: Model, x: FeatureMatrix, senders: Array, receivers: Array, move: Any, along: Any) -> Any:
     """A model without edges: a node moves itself and nobody else."""
-    dense = FeatureMatrix.wrap(x).take(senders).torch("float64").dense()
+    dense = as_operand(FeatureMatrix.wrap(x).take(senders), "float64").dense()
     step = dense if move is None else torch.as_tensor(np.asarray(move, np.float64)).reshape(1, -1).expand_as(dense)
     exact: Any = _double(model)
     with torch.no_grad():
@@ -123,7 +124,7 @@ class _Pass:
     @cached_property
     def base(self) -> tuple[list[Features], list[Array]]:
         """The input of every layer in the base pass, and the slope of every activation between layers."""
-        h: Features = kprop(self.x.torch("float64"), self.structure, self.model.spec.kprop)
+        h: Features = kprop(as_operand(self.x, "float64"), self.structure, self.model.spec.kprop)
         inputs: list[Features] = [h]
         slopes: list[Array] = []
         for layer in list(self.model.layers)[:-1]:
@@ -160,7 +161,7 @@ class _Pass:
             keys, carry = t.hop(self.columns("sym", False))
             t = t.at(keys, carry @ t.value)
         moved = self.x.take(senders) if self.move is None else FeatureMatrix.wrap(np.atleast_2d(self.move))
-        rows: Any = moved.torch("float64")
+        rows: Any = as_operand(moved, "float64")
         depth = len(self.model.layers)
         for at, layer in enumerate(self.model.layers):
             t = self.step(cast(Layer, layer), inputs[at], t, rows if at == 0 else None, at + 1 == depth)

@@ -7,7 +7,7 @@ import itertools
 from torch import Tensor
 
 from edgeveil.models.base import Layer, Linear
-from edgeveil.models.ops import Features
+from edgeveil.models.kernels.ops import Features
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 

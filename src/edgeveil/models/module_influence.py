@@ -20,8 +20,9 @@ from torch import Tensor
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.sparse import k_hop
-from edgeveil.models import threads
 from edgeveil.models.base import kprop
+from edgeveil.models.kernels import threads
+from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.module import ModuleModel, as_edges, call_module
 from edgeveil.models.reach import reach
 from edgeveil.models.structure import Structure
@@ -46,7 +47,7 @@ def module_influence(
     exact = copy.deepcopy(model).double().eval()
     hops = reach(exact)
     with torch.no_grad(), threads.limited(None), threads.flushing():
-        dense = FeatureMatrix.wrap(x).torch("float64").dense()
+        dense = as_operand(FeatureMatrix.wrap(x), "float64").dense()
         steps = dense[senders] if move is None else torch.as_tensor(np.asarray(move, np.float64)).reshape(1, -1)
         work = _Work(exact, dense, steps.expand(len(senders), -1), structure, senders, receivers, along)
         return work.matrix(None if hops is None else hops + model.spec.kprop, hops)

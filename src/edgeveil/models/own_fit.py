@@ -11,8 +11,9 @@ from torch import nn
 
 from edgeveil.errors import InputError, MissingExtra, TrainingError
 from edgeveil.graph.features import FeatureMatrix
-from edgeveil.models import threads
 from edgeveil.models.base import Model
+from edgeveil.models.kernels import threads
+from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.module import ModuleModel, as_edges
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.structure import Structure
@@ -81,7 +82,7 @@ def _data(model: ModuleModel, x: FeatureMatrix, structure: Structure, y: Any, tr
     index, weight = as_edges(structure)
     labels = np.array(y, np.float32 if np.ndim(y) == 2 else np.int64)
     labels[~(train | val)] = 0 if labels.ndim == 2 else -1
-    dense = model.first(x.torch("float32"), structure)
+    dense = model.first(as_operand(x, "float32"), structure)
     out = Data(x=dense, edge_index=index, y=torch.from_numpy(labels))
     out.train_mask, out.val_mask = torch.from_numpy(train.copy()), torch.from_numpy(val.copy())
     if weight is not None:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from edgeveil.errors import GraphError
-from edgeveil.graph.operand import DENSE_SPEED, FeatureOperand, fill_bound
 from edgeveil.graph.sparse import check_adjacency, normalise
-from edgeveil.graph.spmm import SparseMatrix
-from edgeveil.models.pattern import Pattern
+from edgeveil.models.kernels.operand import DENSE_SPEED, FeatureOperand, fill_bound
+from edgeveil.models.kernels.pattern import Pattern
+from edgeveil.models.kernels.spmm import SparseMatrix
 
 __all__ = ["Structure"]
 

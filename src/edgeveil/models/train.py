@@ -18,10 +18,11 @@ from torch import Tensor
 from edgeveil.errors import InputError, TrainingError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models import memo as memos
-from edgeveil.models import threads
 from edgeveil.models.adam import Adam
 from edgeveil.models.base import Model
 from edgeveil.models.blocks import small_blocks
+from edgeveil.models.kernels import threads
+from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.module import ModuleModel
 from edgeveil.models.objective import CrossEntropy, Objective
 from edgeveil.models.own_fit import fit_own, trains_itself
@@ -90,7 +91,7 @@ class _Work:
         self._shares = False
 
     def _forward(self, x: FeatureMatrix, structure: Structure) -> Tensor:
-        return self.model(x.torch(self.dtype), structure)  # type: ignore[no-any-return]
+        return self.model(as_operand(x, self.dtype), structure)  # type: ignore[no-any-return]
 
     def _whole(self) -> Tensor:
         """Logits of all nodes. Validation and the next step share the first layer: same weights, no dropout yet."""
@@ -99,7 +100,7 @@ class _Work:
             return self._forward(self.x, self.structure)
         if self._first is None:
             with torch.enable_grad():
-                self._first = self.model.first(self.x.torch(self.dtype), self.structure)
+                self._first = self.model.first(as_operand(self.x, self.dtype), self.structure)
         if not torch.is_grad_enabled():
             return self.model.rest(self._first.detach().clone(), self.structure)
         lent, self._first = self._first, None

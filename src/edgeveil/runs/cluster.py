@@ -68,7 +68,7 @@ class RayCluster:
     """Runs tasks on Ray actors; a lost actor (or machine) is replaced and its task done again, three times at most."""
 
     def __init__(self, workers: int | None = None, address: str | None = None) -> None:
-        from edgeveil.models.threads import available
+        from edgeveil.models.kernels.threads import available
 
         self._address = address
         self.workers = workers or available()

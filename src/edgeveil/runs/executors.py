@@ -30,7 +30,7 @@ class Serial:
 
     def run(self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph]) -> Iterator[Outcome]:
         """Yield an outcome per task, groups in the order of their first task."""
-        from edgeveil.models.threads import limited
+        from edgeveil.models.kernels.threads import limited
 
         call = find_function(function)
         order = {group: place for place, group in reversed(list(enumerate(t.group for t in tasks)))}

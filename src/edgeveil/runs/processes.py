@@ -71,7 +71,7 @@ class Processes:
     """A pool that keeps groups of tasks together and replaces workers that die; a task is tried three times."""
 
     def __init__(self, workers: int | None = None) -> None:
-        from edgeveil.models.threads import available
+        from edgeveil.models.kernels.threads import available
 
         self.workers = workers or available()
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgeveil.attacks.api import attack as run_attack
 from edgeveil.attacks.base import AttackResult
-from edgeveil.defences.local import without_kprop
+from edgeveil.defences.graphprivatizer.local import without_kprop
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.graph import Graph
 from edgeveil.metrics.protocol import (

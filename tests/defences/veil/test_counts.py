@@ -9,7 +9,7 @@ import pytest
 
 import edgeveil as ev
 from edgeveil.defences.job import make_job
-from edgeveil.defences.lpgnet_stack import make_phases
+from edgeveil.defences.lpgnet.lpgnet_stack import make_phases
 from edgeveil.defences.veil.counts import VeilCounts
 from edgeveil.defences.veil.read_outs import KEPT
 from edgeveil.errors import InputError

@@ -11,11 +11,11 @@ from typing import ClassVar
 import numpy as np
 
 from edgeveil.defences.base import DEFENCES, Defence, claim_of, make_release
-from edgeveil.defences.degree_vectors import DegreeNoise, noise_scale
 from edgeveil.defences.job import Job
-from edgeveil.defences.lpgnet import LPGNet
-from edgeveil.defences.lpgnet_audit import vector_experiments
-from edgeveil.defences.lpgnet_stack import Phase, distinct, make_phases
+from edgeveil.defences.lpgnet.degree_vectors import DegreeNoise, noise_scale
+from edgeveil.defences.lpgnet.lpgnet import LPGNet
+from edgeveil.defences.lpgnet.lpgnet_audit import vector_experiments
+from edgeveil.defences.lpgnet.lpgnet_stack import Phase, distinct, make_phases
 from edgeveil.defences.veil.edge_free import EdgeFree, fit_edge_free, judged
 from edgeveil.defences.veil.read_outs import choose_read_out
 from edgeveil.privacy.budget import Budget, check_epsilon

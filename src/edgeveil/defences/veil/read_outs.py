@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.bayes_readout import EvidenceReader
-from edgeveil.defences.degree_vectors import DegreeNoise
 from edgeveil.defences.job import Job
-from edgeveil.defences.lpgnet_stack import Phase
+from edgeveil.defences.lpgnet.bayes_readout import EvidenceReader
+from edgeveil.defences.lpgnet.degree_vectors import DegreeNoise
+from edgeveil.defences.lpgnet.lpgnet_stack import Phase
 from edgeveil.defences.veil.calibration import hits, is_better, temperature
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.assemble import build

@@ -1,0 +1,159 @@
+"""How `edgeveil verify` looks at local mechanisms: the noisy list of one node on tiny graphs, and swapped edges.
+
+The published claims are about lists of one length that differ in one entry (GraphPrivatizer Def. 4.1). The tiny graphs
+differ in whom node 0 lists; what is looked at is node 0's noisy list alone, which is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from itertools import product
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeveil.defences.graphprivatizer.replacement import Candidates, Lists
+from edgeveil.defences.job import Job
+from edgeveil.defences.perturbed import PerturbedGraph
+from edgeveil.defences.trial import trial_job
+from edgeveil.graph.graph import Graph
+from edgeveil.privacy.experiments import Coins, Effort, Neighbours, Sight, Views
+from edgeveil.privacy.noise import Noise, noise_for
+from edgeveil.seeds import Seed
+
+__all__ = [
+    "CountsCertain",
+    "edge_or_none",
+    "entry_neighbours",
+    "one_entry_apart",
+    "options_of",
+    "planted_alike",
+    "repeated",
+    "rewired",
+    "swapped_edges",
+]
+
+Int = NDArray[np.int64]
+
+
+@runtime_checkable
+class CountsCertain(Protocol):
+    """A mechanism that can say how much of a graph it releases with certainty."""
+
+    def certain_entries(self, graph: Graph, seed: Seed = None) -> dict[str, int]:
+        """Entries and edges that no noise touches, and why."""
+        ...
+
+
+def _tiny(edges: list[tuple[int, int]], x: NDArray[Any], name: str) -> Graph:
+    return Graph.from_edges(np.array(edges).T, x=x, y=np.zeros(len(x), np.int64), num_classes=1, name=name)
+
+
+def one_entry_apart() -> list[tuple[str, Graph, Graph]]:
+    """Node 0 lists 1 or 3; all nodes have equal features, so any neighbour is similar enough."""
+    x = np.ones((5, 2), np.float32)
+    first = _tiny([(0, 1), (1, 2), (3, 4)], x, "0 lists 1")
+    second = _tiny([(0, 3), (1, 2), (3, 4)], x, "0 lists 3")
+    return [("the list of node 0 is {1} or {3}, edges 1-2 and 3-4 in both", first, second)]
+
+
+def rewired() -> list[tuple[str, Graph, Graph]]:
+    """Edge 0-1 against 0 and 1 linked elsewhere, in two groups of alike nodes."""
+    x = np.zeros((8, 2), np.float32)
+    x[[0, 1, 4, 5], 0] = 1.0
+    x[[2, 3, 6, 7], 1] = 1.0
+    first = _tiny([(0, 1), (2, 3)], x, "0-1")
+    second = _tiny([(0, 2), (1, 3)], x, "0-2, 1-3")
+    return [("edge 0-1, or 0 and 1 list nodes 2 and 3 instead", first, second)]
+
+
+def edge_or_none() -> list[tuple[str, Graph, Graph]]:
+    """An edge that is there or not, in two groups of alike nodes."""
+    x = np.repeat(np.eye(2, dtype=np.float32), 4, axis=0)
+    pair, rest = [(0, 1)], [(2, 3), (4, 5)]
+    return [("edge 0-1 or none, 8 nodes", _tiny(pair + rest, x, "3 edges"), _tiny(rest, x, "2 edges"))]
+
+
+def repeated(candidates: Candidates, lists: Lists, node: int, runs: int) -> tuple[Candidates, Int]:
+    """The entries of one node's list, `runs` times over: as candidates and as columns [runs * degree]."""
+    own = np.arange(lists.indptr[node], lists.indptr[node + 1])
+    at = np.tile(own, runs)
+    many = Candidates(candidates.pool, candidates.start[at], candidates.count[at], candidates.skip[at])
+    return many, lists.column[at]
+
+
+def options_of(candidates: Candidates, lists: Lists, node: int) -> set[tuple[int, ...]]:
+    """Every noisy list of a node that has positive probability, as sorted tuples; for short lists."""
+    options = []
+    for entry in range(int(lists.indptr[node]), int(lists.indptr[node + 1])):
+        pick = np.arange(candidates.count[entry])
+        pick += (candidates.skip[entry] >= 0) & (pick >= candidates.skip[entry])
+        options.append([int(lists.column[entry]), *map(int, candidates.pool[candidates.start[entry] + pick])])
+    return {tuple(sorted(set(chosen))) for chosen in product(*options)}
+
+
+def entry_neighbours(
+    cases: list[tuple[str, Graph, Graph]],
+    draw: Callable[[Graph, Noise, int], list[tuple[int, ...]]],
+    effort: Effort,
+    reachable: Callable[[Graph, tuple[int, ...]], bool] | None = None,
+) -> Neighbours:
+    """Noisy entries drawn many times over; entries are noised one by one, so a batch is as good as as many runs."""
+    ((name, *graphs),) = cases
+    noises = [noise_for(None if effort.secure else effort.rng("noise", name, side)) for side in (0, 1)]
+
+    def sample(side: int, count: int) -> Views:
+        return {"output": draw(graphs[side], noises[side], count)}
+
+    def possible(side: int, code: Hashable) -> bool:
+        assert reachable is not None and isinstance(code, tuple)
+        return reachable(graphs[side], code)
+
+    return Neighbours(name, sample, None if reachable is None else possible)
+
+
+def swapped_edges(name: str, sent: Callable[[Job], PerturbedGraph], effort: Effort) -> Coins:
+    """Many groups of four nodes a, b, c, d in a graph: a coin links a-b and c-d, or a-c and b-d; degrees stay.
+
+    Looked at are the lists of a and b alone: two entries, those of the edge a-b. Nodes a and b are alike, c and d are.
+    """
+
+    def see() -> Sight:
+        groups = max(2, effort.canaries // 5)
+        coins = effort.rng("coins", name).random(groups) < 0.5
+        a, b, c, d = np.arange(4 * groups).reshape(groups, 4).T
+        ends = [np.concatenate([a, np.where(coins, c, b)]), np.concatenate([np.where(coins, b, c), d])]
+        graph = Graph.from_edges(np.array(ends), np.tile(np.eye(2, dtype=np.float32)[[0, 0, 1, 1]], (groups, 1)))
+        lists = sent(trial_job(graph, effort.noise_seed(name))).directed.tocoo()
+        alike = np.isin(np.arange(4 * groups) % 4, (0, 1))
+        kinds = np.zeros((4 * groups, 2), np.int64)
+        kinds[lists.row, np.where(alike[lists.col], 0, 1)] = 1
+        code = kinds @ np.array([1, 2])
+        return Sight(coins, {"kinds of nodes in the lists": code[a] + 4 * code[b]})
+
+    return Coins(name, see, inserted=False)
+
+
+def planted_alike(name: str, sent: Callable[[Job], PerturbedGraph], effort: Effort) -> Coins:
+    """Many pairs of alike nodes among four times as many others, linked by coin.
+
+    Looked at are the lengths of their two lists and how many alike nodes these name; uniform nodes are mostly others.
+    """
+
+    def see() -> Sight:
+        pairs = max(4, effort.canaries // 2)
+        coins = effort.rng("coins", name).random(pairs) < 0.5
+        u, v = np.arange(2 * pairs).reshape(pairs, 2).T
+        alike = np.arange(10 * pairs) < 2 * pairs
+        graph = Graph.from_edges(
+            np.stack([u[coins], v[coins]]), np.eye(2, dtype=np.float32)[alike.astype(int)], num_nodes=10 * pairs
+        )
+        lists = sent(trial_job(graph, effort.noise_seed(name))).directed.tocoo()
+        own = np.bincount(lists.row, alike[lists.col], 10 * pairs).astype(np.int64)
+        length = np.bincount(lists.row, minlength=10 * pairs)
+        code = 3 * np.minimum(length, 7) + np.minimum(own, 2)
+        views = {"lengths of the lists": np.minimum(length[u] + length[v], 20), "lists": code[u] * 24 + code[v]}
+        return Sight(coins, views)
+
+    return Coins(name, see)

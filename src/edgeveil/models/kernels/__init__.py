@@ -1,0 +1,1 @@
+"""The hot path: sparse products, attention, features as a factor, their derivatives, threads."""

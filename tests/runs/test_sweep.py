@@ -150,7 +150,7 @@ def test_a_missing_graph_fails_its_runs_only(tmp_path: Path, toy: Graph) -> None
 def test_rows_of_other_code_count_only_when_asked(tmp_path: Path, toy: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store(tmp_path / "s.sqlite") as store:
         assert sweep(RUNS[1:2], store, Serial(), lambda _: toy).done == 1
-        monkeypatch.setattr("edgeveil.runs.sweep.code_digest", lambda: "another version")
+        monkeypatch.setattr("edgeveil.runs.sweep.run_digest", lambda config: "another version")
         assert sweep(RUNS[1:2], store, Serial(), lambda _: toy, any_code=True).skipped == 1
         assert sweep(RUNS[1:2], store, Serial(), lambda _: toy).done == 1
 
@@ -169,7 +169,7 @@ def test_failures_of_a_missing_graph_or_of_other_code_can_be_run_alone(
 
     with Store(tmp_path / "s.sqlite") as store:
         assert len(sweep(RUNS[1:2], store, Serial(), missing).failures) == 1
-        monkeypatch.setattr("edgeveil.runs.sweep.code_digest", lambda: "the mended version")
+        monkeypatch.setattr("edgeveil.runs.sweep.run_digest", lambda config: "the mended version")
         found = sweep(RUNS[:2], store, Serial(), lambda _: toy, only_failed=True)
         assert (found.done, found.skipped) == (1, 1) and not found.failures
         assert not store.failed() and len(store.done()) == 1

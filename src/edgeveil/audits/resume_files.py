@@ -13,6 +13,7 @@ from typing import Any
 from edgeveil.audits.audit import AuditPlan, graphs_of
 from edgeveil.errors import StorageError
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.scaling import fitting_scaling
 from edgeveil.runs.code_digest import code_digest, equal_codes
 from edgeveil.runs.records import Record
 from edgeveil.runs.rows import plain
@@ -23,8 +24,8 @@ __all__ = ["audit_store", "carry_over"]
 
 OLD_NAME = ".cells.jsonl"
 ASIDE = ".old"
-# fields of a plan that its releases' old names left out, or did not know
-_GRID = ("defences", "epsilons", "runs", "seed", "split", "split_seed", "attacked_runs")
+_NAMED = ("model", "attacks", "nodes", "queries", "preset", "setting", "utility")  # what an old name was made of
+_SINCE = ("scaling", "split", "params", "shadow")  # what plans have had since: an old result knows none of it
 
 
 @contextlib.contextmanager
@@ -55,12 +56,12 @@ def carry_over(store: Store, plan: AuditPlan, graph: Graph, inference: Graph | N
     """Store what an old file beside the store holds of this plan, if its code's rows were found equal; how many."""
     old = store.path.with_name(OLD_NAME), store.path.with_name(store.path.name + ASIDE)
     results = {name: result for path in old for name, result in _read(path)}
-    if not results:
+    if not results or not _as_before(plan, graph):
         return 0
     graphs = graphs_of(graph, inference)
     prints = {name: part.fingerprint for name, part in graphs.items()}
     roles = dict(zip(("graph", "inference"), prints.values(), strict=False))
-    shared = {k: v for k, v in asdict(plan).items() if k not in _GRID}
+    shared = {k: v for k, v in asdict(plan).items() if k in _NAMED}
     carried = 0
     for defence, epsilon, seed in plan.cells():
         names = plain(shared | {"defence": defence, "epsilon": epsilon, "run_seed": seed})
@@ -73,13 +74,21 @@ def carry_over(store: Store, plan: AuditPlan, graph: Graph, inference: Graph | N
     return carried
 
 
+def _as_before(plan: AuditPlan, graph: Graph) -> bool:
+    """Whether the plan asks nothing new, and features are scaled as they were: a graph's own by row."""
+    usual = AuditPlan()
+    scaled = graph.dataset is not None or graph.x is None or fitting_scaling(graph.x) == "row"
+    return scaled and all(getattr(plan, key) == getattr(usual, key) for key in _SINCE)
+
+
 def _record(name: str, key: str, config: Mapping[str, Any], result: Mapping[str, Any]) -> Record:
-    row = result["rows"][0]
+    rows = [row | {"chance": row["n_edges"] / row["n_pairs"]} if row.get("n_pairs") else row for row in result["rows"]]
+    row = rows[0]
     metric = row["utility_metric"]
     figures = {metric: row["utility"], f"val_{metric}": result["validation"]}
     kept = ("statement", "reference", "notes", "leak", "utility_by_degree", "budget")
     return Record(
-        id=name, key=key, code=code_digest(), plan="audit", config=config, rows=tuple(result["rows"]),
+        id=name, key=key, code=code_digest(), plan="audit", config=config, rows=tuple(rows),
         figures={k: v for k, v in figures.items() if v is not None},
         provenance={"carried_over": "an audit's resume file"}, details={k: result[k] for k in kept},
     )  # fmt: skip

@@ -43,10 +43,11 @@ def test_neighbours_that_tell_the_class_are_used() -> None:
     assert [float(c.epsilon) for c in counted.guarantee.charges] == [4.0]
 
 
-def test_neighbours_that_tell_nothing_leave_the_base_alone() -> None:
-    graph = blocks(homophily=0.5)
+def test_readings_that_beat_nothing_leave_the_base_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeveil.defences.veil.read_outs.is_better", lambda *_: False)
+    graph = blocks()
     counted, free = ev.defend(graph, "veil-counts", epsilon=1.0, seed=0), ev.defend(graph, "feature-graph", seed=0)
-    assert counted.notes[-1] == KEPT
+    assert counted.notes[-1] == KEPT and counted.guarantee.epsilon == 1.0
     np.testing.assert_array_equal(counted.predict(), free.predict())
 
 

@@ -77,7 +77,7 @@ def carry_over(store: Store, plan: AuditPlan, graph: Graph, inference: Graph | N
 def _as_before(plan: AuditPlan, graph: Graph) -> bool:
     """Whether the plan asks nothing new, and features are scaled as they were: a graph's own by row."""
     usual = AuditPlan()
-    scaled = graph.dataset is not None or graph.x is None or fitting_scaling(graph.x) == "row"
+    scaled = graph.dataset != "" or fitting_scaling(graph.x) == "row"
     return scaled and all(getattr(plan, key) == getattr(usual, key) for key in _SINCE)
 
 

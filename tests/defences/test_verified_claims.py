@@ -41,7 +41,9 @@ def test_plants_are_caught_at_one(plant: Plant) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("plant", "claim", "verdict"), [(p, c, v) for p in TABLE for c, v in p.verdicts], ids=lambda x: str(x)
+    ("plant", "claim", "verdict"),
+    [(p, c, v) for p in TABLE for c, v in p.verdicts if not (p.fast and c == 1.0)],  # those are seen above
+    ids=lambda x: str(x),
 )
 def test_the_table_with_more_runs(plant: Plant, claim: float, verdict: str) -> None:
     found = tried(plant, claim, FULL if plant.fast else replace(FULL, runs=8_000))
@@ -57,8 +59,7 @@ def test_the_real_mechanisms_are_consistent_at_one(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("secure", [True, False])
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize(("epsilon", "secure"), [(1.0, True), (4.0, True), (4.0, False)])
 @pytest.mark.parametrize("name", SOUND)
 def test_the_real_mechanisms_are_consistent_with_more_runs(name: str, epsilon: float, secure: bool) -> None:
     found = verify(make_defence(name, epsilon), replace(FULL, secure=secure))

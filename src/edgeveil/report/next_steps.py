@@ -13,10 +13,11 @@ __all__ = ["next_steps"]
 
 
 def next_steps(data: AuditData, cells: Sequence[Cell]) -> list[str]:
-    """Release what is recommended, else the MLP, and serve it; nothing where an existing model was attacked."""
+    """Release what is recommended, else the best without edges, and serve it; nothing for an existing model."""
     source = data.settings.get("source")
     _, mlp = baselines(cells)
-    best = best_defence(cells) or mlp
+    rivals = {c.gain.against for c in cells if c.gain is not None}
+    best = best_defence(cells) or next((c for c in cells if c.defence in rivals), mlp)
     if not source or best is None or data.settings.get("existing"):
         return []
     how = f"--defence {best.defence}" + ("" if not best.epsilon else f" --epsilon {best.epsilon:g}")

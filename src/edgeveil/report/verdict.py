@@ -132,7 +132,8 @@ def _nothing_helps(cells: Sequence[Cell], bare: Cell) -> str:
     return (
         f"There is no evidence that the graph helps under a sound defence: the best of them, "
         f"{label(top.defence, top.epsilon)}, differs from {label(top.against, None)} by {100 * top.value:+.1f} points "
-        f"[{100 * top.low:.1f}, {100 * top.high:.1f}]. Release the MLP and do not use the graph, or spend a larger ε."
+        f"[{100 * top.low:.1f}, {100 * top.high:.1f}]. Release {label(top.against, None)}, which reads no edge, "
+        "or spend a larger ε."
     )
 
 

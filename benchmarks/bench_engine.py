@@ -35,7 +35,7 @@ from edgeveil.runs import measure as runs
 from edgeveil.runs.executors import make_executor
 from edgeveil.runs.run_config import AttackConfig
 from edgeveil.runs.store import Store
-from edgeveil.runs.sweep import carry_on
+from edgeveil.runs.sweep import Progress, carry_on
 from edgeveil.runs.tasks import Task
 
 RESULTS = Path(__file__).parent / "results"
@@ -67,14 +67,11 @@ def sweep_seconds(function: str, count: int, workers: int, **config: Any) -> flo
         return time.perf_counter() - first.started
 
 
-class _First:
+class _First(Progress):
     """Starts the clock when every worker has answered once."""
 
     def __init__(self, workers: int) -> None:
         self._left, self.started = workers, 0.0
-
-    def begin(self, total: int, finished: int) -> None:
-        pass
 
     def advance(self, outcome: Any, left: float | None) -> None:
         self._left -= 1

@@ -19,6 +19,7 @@ ORDER = [
     "models",
     "release",
     "defences",
+    "pyg",
     "attacks",
     "runs",
     "audits",
@@ -77,6 +78,16 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from edgeveil.cli.main import build_app; build_app(); "
         "bad = {'torch', 'torch_geometric', 'ray', 'fastapi', 'matplotlib'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_methods_are_known_without_what_only_some_of_them_need() -> None:
+    code = (
+        "import sys; sys.modules.update(torch_geometric=None, sklearn=None, pandas=None, ray=None); "
+        "from edgeveil.attacks.base import ATTACKS; from edgeveil.defences.base import DEFENCES; "
+        "assert DEFENCES.names() and ATTACKS.names(); "
+        "bad = {'torch._dynamo', 'scipy.stats'} & set(sys.modules); assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

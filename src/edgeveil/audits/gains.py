@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import draw
@@ -141,8 +141,8 @@ def _gain(
     value = float(np.mean([d.mean() for _, d in part]))
     half = math.nan
     if runs > 1 and size >= MIN_TEST and freedom:
-        over_runs = float(stats.t.ppf(1 - level, freedom)) * math.sqrt(spread / runs)
-        half = math.hypot(float(stats.norm.ppf(1 - level)) * math.sqrt(_over_nodes(part)), over_runs)
+        over_runs = float(stdtrit(freedom, 1 - level)) * math.sqrt(spread / runs)
+        half = math.hypot(float(ndtri(1 - level)) * math.sqrt(_over_nodes(part)), over_runs)
     return Gain(*candidate, value, value - half, value + half, runs, size, base)
 
 
@@ -164,8 +164,8 @@ def interval(found: Sequence[Measurement], key: Key, level: float = 0.95) -> tup
     spread, freedom = _pooled([part])
     if not freedom:
         return value, math.nan, math.nan
-    half = float(stats.norm.ppf(0.5 + level / 2)) * math.sqrt(_over_nodes(part))
-    half = math.hypot(half, float(stats.t.ppf(0.5 + level / 2, freedom)) * math.sqrt(spread / len(part)))
+    half = float(ndtri(0.5 + level / 2)) * math.sqrt(_over_nodes(part))
+    half = math.hypot(half, float(stdtrit(freedom, 0.5 + level / 2)) * math.sqrt(spread / len(part)))
     return value, value - half, value + half
 
 

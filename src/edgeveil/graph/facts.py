@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
-from scipy.stats import rankdata
 
 from edgeveil.graph.graph import Graph
 
@@ -100,6 +99,8 @@ def derived_columns(graph: Graph) -> list[Derived]:
 
 def _ranks(values: Any) -> Float:
     """Centred ranks of unit length, so that a product is Spearman's correlation."""
+    from scipy.stats import rankdata  # a second of imports that only `inspect` needs
+
     ranks = rankdata(np.asarray(values, np.float64))
     ranks -= ranks.mean()
     length = np.linalg.norm(ranks)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from edgeveil.errors import InputError
 from edgeveil.metrics.ranking import of_groups
@@ -39,7 +39,7 @@ def over_seeds(values: Sequence[float] | NDArray[Any], level: float = 0.95) -> I
     mean, sd = float(v.mean()), float(v.std())
     if len(v) == 1:
         return Interval(mean, float("nan"), float("nan"), sd, 1, level)
-    half = float(stats.t.ppf(0.5 + level / 2, len(v) - 1)) * float(v.std(ddof=1)) / len(v) ** 0.5
+    half = float(stdtrit(len(v) - 1, 0.5 + level / 2)) * float(v.std(ddof=1)) / len(v) ** 0.5
     return Interval(mean, mean - half, mean + half, sd, len(v), level)
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import wilcoxon
 
 from edgeveil.errors import InputError
 
@@ -82,6 +81,8 @@ class Paired(NamedTuple):
 
 def paired_test(first: Mapping[Any, float], second: Mapping[Any, float]) -> Paired:
     """Wilcoxon signed-rank test of first - second over the keys both have (Table 1a); p is 1 when all are equal."""
+    from scipy.stats import wilcoxon
+
     shared = sorted(first.keys() & second.keys(), key=repr)
     if not shared:
         raise InputError("the two sets of runs have no run in common; nothing can be paired")

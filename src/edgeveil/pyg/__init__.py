@@ -1,6 +1,6 @@
 """For PyTorch Geometric pipelines: transforms that make a graph edge-private, and conversions. Needs the extra ``pyg``.
 
-``edgeveil.pyg.LapGraph(epsilon=8)`` is a transform; see `edgeveil.defences.pyg_transforms`.
+``edgeveil.pyg.LapGraph(epsilon=8)`` is a transform; see `edgeveil.pyg.transforms`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgeveil.defences.pyg_transforms import EdgeRand as EdgeRand
-    from edgeveil.defences.pyg_transforms import LapGraph as LapGraph
-    from edgeveil.defences.pyg_transforms import Private as Private
     from edgeveil.graph.pyg_data import from_pyg as from_pyg
     from edgeveil.graph.pyg_data import to_pyg as to_pyg
+    from edgeveil.pyg.transforms import EdgeRand as EdgeRand
+    from edgeveil.pyg.transforms import LapGraph as LapGraph
+    from edgeveil.pyg.transforms import Private as Private
 
 _HOMES = {
-    "EdgeRand": "edgeveil.defences.pyg_transforms",
-    "LapGraph": "edgeveil.defences.pyg_transforms",
-    "Private": "edgeveil.defences.pyg_transforms",
+    "EdgeRand": "edgeveil.pyg.transforms",
+    "LapGraph": "edgeveil.pyg.transforms",
+    "Private": "edgeveil.pyg.transforms",
     "from_pyg": "edgeveil.graph.pyg_data",
     "to_pyg": "edgeveil.graph.pyg_data",
 }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
+from edgeveil.errors import InputError
+from edgeveil.models import ModelSpec, TrainSpec, build, fit
 from edgeveil.models.drop import Drop
 from edgeveil.models.structure import Structure
 from edgeveil.privacy.label_rr import label_transition
@@ -80,3 +83,48 @@ def test_a_node_that_hears_no_report_learns_its_own(published: bool) -> None:
         rows[0] = reported[0]
     want = -torch.log(rows[torch.arange(3), drop.target]).mean()
     assert torch.isclose(drop.train_loss(logits.detach()), want)
+
+
+def test_an_epoch_is_reported_as_the_authors_code_reports_it() -> None:
+    """Loss must fall and both accuracies rise against the last reported epoch, never above what the noise allows."""
+    drop, _, _ = make(0)
+    keep = drop.keep
+    epochs = [
+        (1.0, keep + 0.01, 0.2, False),  # better than the label noise allows
+        (1.0, 0.3, 0.2, True),
+        (0.9, 0.3, 0.3, False),  # validation accuracy does not rise
+        (1.1, 0.4, 0.3, False),  # loss rises
+        (0.9, 0.4, 1.06 * keep, False),  # training accuracy above 1.05 of what the noise allows
+        (0.9, 0.4, 0.3, True),
+    ]
+    for loss, val, train, reported in epochs:
+        drop._note(loss, val, train)
+        assert drop.reports is reported, (loss, val, train)
+
+
+def test_keep_reported_is_the_last_reported_epoch_and_needs_noisy_labels() -> None:
+    drop, _, graph = make(0, epsilon=3.0)
+    x, masks = graph.x, graph.masks  # type: ignore[attr-defined]
+    structure, seen = Structure(graph.adjacency), []  # type: ignore[attr-defined]
+
+    def train(objective: Drop | None) -> Any:
+        model = build(ModelSpec(name="gcn", hidden=8), x.shape[1], 3, seed=1)
+        spec = TrainSpec(epochs=25, lr=0.05, keep="reported")
+        note = lambda epoch, _, figures: seen.append(epoch) if drop.reports else None  # noqa: E731
+        return fit(
+            model,
+            x,
+            structure,
+            graph.y,
+            masks.train,
+            masks.val,
+            spec,
+            seed=0,
+            objective=objective,
+            progress=note,  # type: ignore[attr-defined]
+        )
+
+    kept = train(drop).kept_epoch
+    assert seen and kept == seen[-1] < 25
+    with pytest.raises(InputError, match="noisy labels"):
+        train(None)

@@ -6,6 +6,8 @@ reported. KProp with a softmax denoises reports; the loss compares it on both si
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -47,6 +49,8 @@ class Drop:
         self.val = None if val is None or not val.any() else torch.tensor(np.flatnonzero(val))
         self.noise = torch.tensor(label_transition(epsilon, classes))
         self.keep = label_keep(epsilon, classes)
+        self.reports = False
+        self._reported = (math.inf, 0.0, 0.0)
         known = self.train if self.val is None else torch.cat([self.train, self.val])
         sent = torch.zeros(len(self.y), classes)
         sent[known, self.y[known]] = 1.0
@@ -77,7 +81,22 @@ class Drop:
 
     def validate(self, logits: Tensor) -> tuple[float, float] | None:
         """Forward-corrected loss and accuracy on the noisy reports of the validation nodes."""
-        return None if self.val is None else self.measure(logits, self.val)
+        if self.val is None:
+            return None
+        found = self.measure(logits, self.val)
+        self._note(*found, self.measure(logits, self.train)[1])
+        return found
+
+    def _note(self, loss: float, val: float, train: float) -> None:
+        """Whether the authors' code would report this epoch (`reports`).
+
+        Against the last one it reported, validation loss must fall and both accuracies on noisy labels rise, without
+        exceeding what the label noise allows.
+        """
+        old_loss, old_val, old_train = self._reported
+        self.reports = loss < old_loss and old_val < val <= self.keep and old_train < train <= 1.05 * self.keep
+        if self.reports:
+            self._reported = (loss, val, train)
 
     def measure(self, logits: Tensor, nodes: Tensor) -> tuple[float, float]:
         """Loss and accuracy of P(y'|x) against the reports of these nodes."""

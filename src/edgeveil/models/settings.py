@@ -10,7 +10,7 @@ from edgeveil.models.spec import Settings
 __all__ = ["KEEPS", "SCHEDULES", "TrainSpec"]
 
 SCHEDULES = ("constant", "linear")
-KEEPS = ("last", "best-val-loss", "best-val-score", "least-train-loss")
+KEEPS = ("last", "best-val-loss", "best-val-score", "least-train-loss", "reported")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +18,9 @@ class TrainSpec(Settings):
     """Adam with L2 weight decay on the cross-entropy.
 
     schedule: "linear" lowers the learning rate to 0 over the epochs (LPGNet). keep: which epoch's weights survive; ties
-    go to the earlier one. patience: stop after that many epochs without a better validation loss. class_weights: weigh
-    classes by inverse frequency (off in all three papers). batch_size: rows per step, for models that read no edges.
+    go to the earlier one; "reported" is the rule of GraphPrivatizer's code, for training on noisy labels (`Drop`).
+    patience: stop after that many epochs without a better validation loss. class_weights: weigh classes by inverse
+    frequency (off in all three papers). batch_size: rows per step, for models that read no edges.
     l2_first_layer_only: decay the first layer's weights only (Kipf & Welling).
     """
 
@@ -47,11 +48,11 @@ class TrainSpec(Settings):
     @property
     def needs_validation(self) -> bool:
         """Whether the run cannot be decided without validation nodes."""
-        return self.keep.startswith("best-val") or self.patience is not None
+        return self.keep.startswith("best-val") or self.keep == "reported" or self.patience is not None
 
     def without_validation(self) -> TrainSpec:
         """The same run for data without validation nodes: least training loss, no early stopping."""
         if not self.needs_validation:
             return self
-        keep = "least-train-loss" if self.keep.startswith("best-val") else self.keep
+        keep = self.keep if self.keep in ("last", "least-train-loss") else "least-train-loss"
         return replace(self, keep=keep, patience=None)

@@ -21,6 +21,7 @@ from edgeveil.models import memo as memos
 from edgeveil.models.adam import Adam
 from edgeveil.models.base import Model
 from edgeveil.models.blocks import small_blocks
+from edgeveil.models.drop import Drop
 from edgeveil.models.kernels import threads
 from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.module import ModuleModel
@@ -204,7 +205,8 @@ def fit(
         started = time.perf_counter()
         fit_own(model, x, structure, y, train_mask, val_mask, spec, seed, noisy=objective is not None)
         return History(seconds=time.perf_counter() - started)
-    _check(model, spec, y, train, multilabel, has_val=bool(val is not None and len(val)) or validation is not None)
+    has_val = bool(val is not None and len(val)) or validation is not None
+    _check(model, spec, y, train, multilabel, has_val=has_val, noisy=isinstance(objective, Drop))
     goal = objective or CrossEntropy(y, train, val, class_weights=spec.class_weights)
     work = _Work(model, x, structure, spec, goal, validation)
     optimizer = _optimizer(model, spec)
@@ -229,7 +231,7 @@ def fit(
     return history
 
 
-def _check(model: Model, spec: TrainSpec, y: Any, train: Any, multilabel: bool, *, has_val: bool) -> None:
+def _check(model: Model, spec: TrainSpec, y: Any, train: Any, multilabel: bool, *, has_val: bool, noisy: bool) -> None:
     if y is None or (np.asarray(y).ndim == 2) != multilabel:
         shape = None if y is None else np.shape(y)
         raise InputError(
@@ -237,6 +239,11 @@ def _check(model: Model, spec: TrainSpec, y: Any, train: Any, multilabel: bool, 
         )
     if not len(train):
         raise TrainingError("nothing to learn from: the training mask is empty; choose a split with training nodes")
+    if spec.keep == "reported" and not noisy:
+        raise InputError(
+            "keep='reported' is the rule of GraphPrivatizer's code for noisy labels; "
+            "use it with gp-t, gp-m, rr or lpgnn, and keep='best-val-loss' elsewhere"
+        )
     if spec.needs_validation and not has_val:
         raise InputError(
             f"keep={spec.keep!r} with patience={spec.patience} needs validation nodes and there are none; "
@@ -284,7 +291,8 @@ def _run(work: _Work, optimizer: Adam, state: _State, progress: Progress | None)
         state.train_loss.append(loss)
         state.val_loss.append(val_loss)
         state.val_score.append(val_score)
-        _judge(model, spec, state, val_loss, val_score)
+        if spec.keep != "reported" or _reports(work.objective):
+            _judge(model, spec, state, val_loss, val_score)
         if progress is not None:
             progress(state.epoch, spec.epochs, {"loss": loss, "val_loss": val_loss, "val_score": val_score})
 
@@ -308,10 +316,15 @@ def _epoch(work: _Work, optimizer: Adam, state: _State) -> float:
     return total
 
 
+def _reports(objective: Objective) -> bool:
+    """Whether GraphPrivatizer's code would report the epoch that was just validated."""
+    return isinstance(objective, Drop) and objective.reports
+
+
 def _judge(model: Model, spec: TrainSpec, state: _State, val_loss: float, val_score: float) -> None:
     """Keep the weights if they are the best so far; count the epochs without a better validation loss."""
-    if spec.keep.startswith("best-val"):
-        value = val_loss if spec.keep == "best-val-loss" else -val_score
+    if spec.keep.startswith("best-val") or spec.keep == "reported":
+        value = -val_score if spec.keep == "best-val-score" else val_loss
         if value < state.best_value:
             state.best, state.best_value, state.best_epoch = _snapshot(model, state.best), value, state.epoch
     if spec.patience is not None:

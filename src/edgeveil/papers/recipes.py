@@ -9,7 +9,7 @@ from typing import Any, Literal
 from edgeveil.papers.published import DOUBTS, Published, find_table, tables
 from edgeveil.runs.run_config import AttackConfig, RunConfig
 
-__all__ = ["Cell", "Mode", "Paper", "Pick", "Recipe", "Term", "evaluate", "scale"]
+__all__ = ["Cell", "Mode", "Paper", "Pick", "Recipe", "Term", "evaluate", "scale", "seeded"]
 
 Mode = Literal["quick", "default", "full"]
 Sample = tuple[int, int | None]  # seed of the release, seed of the attacked sample
@@ -113,6 +113,11 @@ class Paper:
         if mode != "quick":
             return every
         return [p for p in every if self.quick(p)] or [p for p in every if self.thin(p)]
+
+
+def seeded(run: RunConfig, seed: int) -> RunConfig:
+    """A run with a seed; drawn splits follow it, but for GraphPrivatizer, whose code draws its split once."""
+    return run.model_copy(update={"seed": seed, "split_seed": 0 if run.preset == "graphprivatizer" else seed})
 
 
 def scale(unit: str) -> float:

@@ -10,7 +10,7 @@ from edgeveil.errors import UnknownNameError, UsageError
 from edgeveil.papers.agreement import Comparison, compare, share
 from edgeveil.papers.books import BOOKS
 from edgeveil.papers.published import find_table
-from edgeveil.papers.recipes import Cell, Mode, Paper, Recipe, evaluate, scale
+from edgeveil.papers.recipes import Cell, Mode, Paper, Recipe, evaluate, scale, seeded
 from edgeveil.runs.executors import Executor
 from edgeveil.runs.records import Record
 from edgeveil.runs.run_config import RunConfig, canonical_json
@@ -64,7 +64,7 @@ def run_key(run: RunConfig) -> str:
 
 
 def needed(cells: Iterable[Cell], seeds: int, variants: tuple[str, ...]) -> list[RunConfig]:
-    """Distinct runs behind some cells, seed by seed; drawn splits follow the seed."""
+    """Distinct runs behind some cells, seed by seed."""
     return needed_recipes(
         (recipe for cell in cells for variant, recipe in cell.recipes.items() if variant in variants), seeds
     )
@@ -73,11 +73,7 @@ def needed(cells: Iterable[Cell], seeds: int, variants: tuple[str, ...]) -> list
 def needed_recipes(recipes: Iterable[Recipe], seeds: int) -> list[RunConfig]:
     """Distinct runs behind some recipes."""
     bases = {run_key(term.run): term.run for recipe in recipes for term in recipe.terms}
-    if seeds == 1:
-        return list(bases.values())
-    return [
-        run.model_copy(update={"seed": seed, "split_seed": seed}) for seed in range(seeds) for run in bases.values()
-    ]
+    return [seeded(run, seed) for seed in range(seeds) for run in bases.values()]
 
 
 def reproduce(

@@ -12,7 +12,7 @@ import pytest
 
 import edgeveil
 from edgeveil.runs import code_digest as digests
-from edgeveil.runs.code_digest import covered, digest_of, equal_codes, module_digest
+from edgeveil.runs.code_digest import covered, digest_of, equal_codes, module_digest, remembered
 
 PACKAGE = Path(edgeveil.__file__).parent
 EVERY_METHOD = """
@@ -61,6 +61,23 @@ def test_a_change_of_one_module_changes_the_digest(copy: Path, module: str) -> N
     path.write_text("# a comment changes nothing\n" + source)
     assert changed != before == digest_of(copy)
     path.write_text(source)
+
+
+def test_what_is_remembered_is_of_this_very_code(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = digest_of(copy)
+    assert remembered(copy, tmp_path / "c") == right
+    (kept,) = (tmp_path / "c").iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(digests, "digest_of", lambda root: pytest.fail("read again"))
+        assert remembered(copy, tmp_path / "c") == right
+    kept.write_text("torn")
+    assert remembered(copy, tmp_path / "c") == right == kept.read_text()
+    source = (copy / "seeds.py").read_text()
+    (copy / "seeds.py").write_text(source + "\nPLANTED = 1\n")
+    assert remembered(copy, tmp_path / "c") == digest_of(copy) != right
+    (copy / "seeds.py").write_text(source)
+    (tmp_path / "file").write_text("no folder")
+    assert remembered(copy, tmp_path / "file") == right
 
 
 def test_pages_commands_and_servers_do_not_count(copy: Path) -> None:

@@ -8,10 +8,13 @@ a module from room to room changes no digest.
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import inspect
 import json
+import os
 import re
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -20,42 +23,43 @@ from pathlib import Path
 from typing import Any
 
 import edgeveil
+from edgeveil.graph.sources.base import cache_dir
 from edgeveil.registry import Registry
 
-__all__ = ["code_digest", "covered", "equal_codes", "module_digest", "run_digest"]
+__all__ = ["code_digest", "covered", "equal_codes", "module_digest", "remembered", "run_digest"]
 
 START = "edgeveil.runs.measure"
 FAMILIES = ("edgeveil.defences", "edgeveil.attacks")  # found by folder, not by import
 _DOTTED = re.compile(r"edgeveil(?:\.\w+)*\.(\w+)")
+_DIGEST = re.compile("[0-9a-f]{16}")
 
 
-@cache
 def module_digest(source: str) -> str:
     """Digest of a module's syntax tree: comments, layout, docstrings and where other modules live do not count."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-            and ast.get_docstring(node) is not None
-        ):
-            node.body = node.body[1:]
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("edgeveil"):
-            node.module = "edgeveil"
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            node.value = _DOTTED.sub(r"\1", node.value)
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    return _read(source)[0]
 
 
 @cache
-def _imports(source: str) -> tuple[str, ...]:
-    """Dotted names of this package that a module imports anywhere, function bodies included."""
+def _read(source: str) -> tuple[str, tuple[str, ...]]:
+    """Digest of a module, and the dotted names of this package that it imports anywhere, function bodies included."""
+    tree = ast.parse(source)
     names: list[str] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("edgeveil."):
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                node.value = _DOTTED.sub(r"\1", node.value)
+        elif isinstance(node, ast.ImportFrom):
+            if (node.module or "").startswith("edgeveil"):
+                names += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+                node.module = "edgeveil"
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names if alias.name.startswith("edgeveil.")]
-    return tuple(names)
+        elif (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            node.body = node.body[1:]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest(), tuple(names)
 
 
 def covered(root: Path | None = None) -> list[tuple[str, Path]]:
@@ -69,7 +73,7 @@ def covered(root: Path | None = None) -> list[tuple[str, Path]]:
         path = queue.popleft()
         if path not in found:
             found.add(path)
-            queue += [file for name in _imports(path.read_text("utf-8")) for file in _files(name, root)]
+            queue += [file for name in _read(path.read_text("utf-8"))[1] for file in _files(name, root)]
     return sorted((path.parent.name if path.stem == "__init__" else path.stem, path) for path in found)
 
 
@@ -90,7 +94,31 @@ def digest_of(root: Path) -> str:
 @cache
 def code_digest() -> str:
     """One digest over every module that a figure can depend on."""
-    return digest_of(Path(edgeveil.__file__).parent)
+    return remembered(Path(edgeveil.__file__).parent, cache_dir() / "code")
+
+
+def remembered(root: Path, folder: Path) -> str:
+    """`digest_of`, which reads 200 syntax trees, once per content of the package; `folder` keeps what it was."""
+    kept = folder / _content(root)
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if _DIGEST.fullmatch(text := kept.read_text("ascii")):
+            return text
+    digest = digest_of(root)
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f"{kept.name}.{os.getpid()}"
+        part.write_text(digest, "ascii")
+        part.replace(kept)
+    return digest
+
+
+def _content(root: Path) -> str:
+    """A name for every byte of the package's code and for the Python that reads it."""
+    hasher = hashlib.sha256(sys.version.encode())
+    for path in sorted(root.rglob("*.py")):
+        body = path.read_bytes()
+        hasher.update(f"{path.relative_to(root).as_posix()}:{len(body)}\n".encode() + body)
+    return hasher.hexdigest()
 
 
 def run_digest(config: Mapping[str, Any]) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgeveil.defences.blink import Blink
 from edgeveil.defences.edgerand import EdgeRand
+from edgeveil.defences.gap import GAP
 from edgeveil.defences.graphprivatizer.gp_sound import BucketResponse
 from edgeveil.defences.job import Job
 from edgeveil.defences.lapgraph import LapGraph
@@ -289,6 +291,33 @@ class WholePerEntry(BucketResponse):
         return BucketResponse(epsilon=self.epsilon).mechanism_guarantee(seed)
 
 
+class HalfGap(GAP):
+    """Gaussian noise of half the scale."""
+
+    def perturb_sums(self, sums: Counts, scale: Fraction, seed: Seed) -> Any:
+        return super().perturb_sums(sums, scale / 2, seed)
+
+
+class HalfBlink(Blink):
+    """Bits of the lists lie half as often as they should."""
+
+    @property
+    def flip(self) -> Probability:
+        return probability(float(super().flip) / 2)
+
+
+class OncePerEdge(Blink):
+    """Each end reports as if the other did not."""
+
+    @property
+    def split(self) -> tuple[Fraction, Fraction]:
+        bits, degree = super().split
+        return 2 * bits, 2 * degree
+
+    def _ask(self, job: Job, graph: Graph, name: str, budget: Any) -> Any:
+        return self.reports(graph, job.noise_seed("blink", name))
+
+
 def quarter_of_the_noise(patch: pytest.MonkeyPatch) -> None:
     """The secure source draws Laplace noise at a quarter of its scale."""
     real = SecureNoise.discrete_laplace
@@ -352,5 +381,8 @@ TABLE = (
     Plant("lpgnet, noise in floating point", FloatingPoint),
     Plant("lpgnet, seed made of the counts", SeedOfCounts),
     Plant("lpgnet, half of the Gaussian noise", partial(LPGNet, noise="gaussian"), patch=half_of_the_scale, fast=False),
+    Plant("gap, half of the Gaussian noise", HalfGap, fast=False),
+    Plant("blink, half of the lies", HalfBlink),
+    Plant("blink, all of epsilon for each end", OncePerEdge),
     Plant("gp-sound, all of epsilon for each entry", WholePerEntry),
 )

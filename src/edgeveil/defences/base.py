@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from edgeveil.defences.graph_audit import graph_experiments
 from edgeveil.defences.job import Job, cut
@@ -40,9 +42,11 @@ __all__ = [
     "Noised",
     "charged_on",
     "claim_of",
+    "cut_matrix",
     "make_release",
     "over_graphs",
     "train_gnn",
+    "train_on",
 ]
 
 Faces = Mapping[str, tuple[str, int | None]]  # registered name -> title and colour slot in reports
@@ -197,18 +201,40 @@ def train_gnn(
     contains_private_graph: bool = False,
 ) -> Release:
     """Train the job's model on the edges of one graph and wrap it so that it answers on those of another."""
+    return train_on(
+        defence, job, train_graph.adjacency, graph.adjacency, guarantee, contains_private_graph=contains_private_graph
+    )
+
+
+def train_on(
+    defence: Defence,
+    job: Job,
+    train: sp.csr_matrix,
+    answer: sp.csr_matrix,
+    guarantee: Guarantee,
+    *,
+    contains_private_graph: bool = False,
+) -> Release:
+    """Train the job's model on one adjacency, weighted or not, and let it answer on another."""
     started = time.perf_counter()
     validation = None
     if job.setting == "inductive-evolving" and job.val_mask is not None:
-        seen = Structure(cut(graph, job.val_nodes).adjacency)
+        seen = Structure(cut_matrix(answer, job.val_nodes))
         assert job.inference.y is not None
         validation = EvalSet(job.inference_features, seen, job.inference.y, job.val_mask)
-    model = fit_model(job, job.model, job.train_features, train_graph.adjacency, validation)
-    predictor = GraphPredictor(job.model, model, graph.adjacency)
+    model = fit_model(job, job.model, job.train_features, train, validation)
+    predictor = GraphPredictor(job.model, model, answer)
     return make_release(
         defence, job, predictor, guarantee, seconds=time.perf_counter() - started,
         contains_private_graph=contains_private_graph,
     )  # fmt: skip
+
+
+def cut_matrix(adjacency: sp.csr_matrix, nodes: NDArray[np.bool_]) -> sp.csr_matrix:
+    """Keep only the entries among `nodes`; the shape stays."""
+    own = adjacency.tocoo()
+    keep = nodes[own.row] & nodes[own.col]
+    return sp.csr_matrix((own.data[keep], (own.row[keep], own.col[keep])), shape=adjacency.shape)
 
 
 def fit_model(

@@ -56,7 +56,8 @@ class Reports(NamedTuple):
 
     def pairs(self, u: Any, v: Any) -> NDArray[np.uint8]:
         """The bit that u reports about v."""
-        return (self.bits[u, np.asarray(v) // 8] >> (7 - np.asarray(v) % 8).astype(np.uint8)) & 1
+        place = (7 - np.asarray(v) % 8).astype(np.uint8)
+        return np.asarray((self.bits[u, np.asarray(v) // 8] >> place) & 1, np.uint8)
 
 
 class Asked(NamedTuple):
@@ -215,7 +216,7 @@ def beta_model(degrees: Int, counts: Int, n: int) -> Float:
         b = np.clip(fresh, -40.0, 40.0)
         if done:
             break
-    return b
+    return np.asarray(b, np.float64)
 
 
 def posterior_table(prior: Float, flip: float) -> Float:

@@ -65,7 +65,7 @@ ONE_ENTRY = GRID  # of one hop to one entry of the adjacency matrix, the unit of
 def unit_rows(rows: NDArray[Any]) -> Float:
     """Rows of length 1; zero stays zero."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, length, out=np.zeros(rows.shape), where=length > 0)
+    return np.asarray(np.divide(rows, length, out=np.zeros(rows.shape), where=length > 0), np.float64)
 
 
 def grid_rows(rows: NDArray[Any]) -> Int:
@@ -110,12 +110,12 @@ class GapPredictor(Predictor):
 
     @classmethod
     def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> GapPredictor:
-        spec, models = ModelSpec.from_json(settings["model"]), []
-        for name in ("encoder", "classifier"):
-            model = build(spec, *settings["sizes"][name], seed=0)
-            load_arrays(model, {k.partition("/")[2]: v for k, v in weights.items() if k.startswith(f"{name}/")})
-            models.append(model)
-        return cls(spec, *models, structure["sums"])
+        spec, models = ModelSpec.from_json(settings["model"]), {}
+        for name, (inputs, outputs) in settings["sizes"].items():
+            models[name] = build(spec, inputs, outputs, seed=0)
+            mine = {k.partition("/")[2]: v for k, v in weights.items() if k.startswith(f"{name}/")}
+            load_arrays(models[name], mine)
+        return cls(spec, models["encoder"], models["classifier"], structure["sums"])
 
 
 @DEFENCES.register("gap")

@@ -106,10 +106,10 @@ class Scored:
 class Attack(ABC):
     """One published or new attack. Fields are its parameters; class facts say what it needs and how it works.
 
-    `needs`: of "answers", "graded answers", "features", "stored graph", "mechanism" (its public law), "shadow graph",
-    "known edges" and "known non-edges". `watches`: it moves a node's features and watches other nodes' answers, so it
-    is blind where an answer depends on the node's own features alone, and needs features wherever no derivative is
-    offered.
+    `needs`: of "answers", "graded answers", "features", "stored graph", "stored counts", "mechanism" (its public law),
+    "shadow graph", "known edges" and "known non-edges". `watches`: it moves a node's features and watches other nodes'
+    answers, so it is blind where an answer depends on the node's own features alone, and needs features wherever no
+    derivative is offered.
     """
 
     reference: ClassVar[str] = ""
@@ -166,6 +166,11 @@ class Attack(ABC):
             raise InputError(
                 f"{_name(self)} reads the graph that a release keeps, and this target shows none (it keeps statistics "
                 "or no edges at all, or it is a black box)"
+            )
+        if "stored counts" in self.needed and target.stored_counts is None:
+            raise InputError(
+                f"{_name(self)} reads the noisy neighbour counts that a release keeps, and this target shows none (it "
+                "keeps a graph or no edges at all, it was made before the noise was recorded, or it is a black box)"
             )
         if "features" in self.needed and view.features is None:
             raise InputError(f"{_name(self)} needs the nodes' features; pass features= (model space, one row per node)")

@@ -6,7 +6,7 @@ every later answer is post-processing. Only the last logits leave the predictor.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,23 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.assemble import build, load_arrays, predict_logits, state_arrays
 from edgeveil.models.spec import ModelSpec
 from edgeveil.release.predictors import PREDICTORS, Arrays, Logits, Predictor, no_edges
+from edgeveil.release.target import StoredCounts
 
-__all__ = ["LPGNetPredictor", "log_softmax", "row_logits", "stack_features"]
+__all__ = ["CountNoise", "LPGNetPredictor", "log_softmax", "row_logits", "stack_features"]
+
+
+class CountNoise(NamedTuple):
+    """What is public about the noise on stored counts: its law, its scale (0: none), and whether they were clipped."""
+
+    law: str
+    scale: float
+    clipped: bool
+
+    def on(self, counts: NDArray[Any], clusters: NDArray[np.int64]) -> StoredCounts:
+        """The counts of one query with their law."""
+        return StoredCounts(
+            counts=counts, clusters=clusters, law=self.law, scale=float(self.scale), clipped=self.clipped
+        )
 
 
 def stack_features(before: NDArray[Any] | None, logits: NDArray[Any], vectors: NDArray[Any]) -> NDArray[Any]:
@@ -31,7 +46,8 @@ class LPGNetPredictor(Predictor):
     """`models[0]` reads features, `models[i]` reads logits and vectors of all earlier layers.
 
     With `evidence` (the Bayesian read-out) there is one model, and the answer is its log-probabilities at
-    `temperature` plus the stored evidence of the counts.
+    `temperature` plus the stored evidence of the counts. `noise` is that of the stored vectors; releases made before it
+    was recorded have None.
     """
 
     kind = "lpgnet"
@@ -44,7 +60,9 @@ class LPGNetPredictor(Predictor):
         vectors: list[NDArray[Any]],
         evidence: NDArray[np.float64] | None = None,
         temperature: float = 1.0,
+        noise: CountNoise | None = None,
     ) -> None:
+        self.noise, self.stores_counts = noise, noise is not None
         self.spec, self.models, self.vectors = spec, models, vectors
         self.evidence, self.temperature = evidence, temperature
         self.num_nodes = len(vectors[0])
@@ -65,10 +83,26 @@ class LPGNetPredictor(Predictor):
             out = row_logits(model, FeatureMatrix.wrap(features))
         return out
 
+    def stored_counts(self, x: FeatureMatrix) -> tuple[StoredCounts, ...]:
+        """Every query with the clusters that it counted: the classes of the MLP before it, which anyone can compute.
+
+        The Bayesian read-out keeps the evidence of all layers as one sum, so that only its first clusters are known.
+        """
+        if self.noise is None:
+            return ()
+        out, features, found = row_logits(self.models[0], x), None, []
+        for number, vectors in enumerate(self.vectors[:1] if self.evidence is not None else self.vectors):
+            found.append(self.noise.on(vectors, out.argmax(axis=1)))
+            if number + 1 < len(self.vectors) and self.evidence is None:
+                features = stack_features(features, out, vectors)
+                out = row_logits(self.models[number + 1], FeatureMatrix.wrap(features))
+        return tuple(found)
+
     def induced(self, nodes: NDArray[np.int64]) -> LPGNetPredictor:
         """The same nodes with the vectors stored for the whole graph: those of a subgraph would cost epsilon again."""
         evidence = None if self.evidence is None else self.evidence[nodes]
-        return LPGNetPredictor(self.spec, self.models, [v[nodes] for v in self.vectors], evidence, self.temperature)
+        vectors = [v[nodes] for v in self.vectors]
+        return LPGNetPredictor(self.spec, self.models, vectors, evidence, self.temperature, self.noise)
 
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
         settings = {
@@ -76,6 +110,7 @@ class LPGNetPredictor(Predictor):
             "inputs": [model.num_features for model in self.models],
             "outputs": self.num_outputs,
             "temperature": self.temperature,
+            "noise": None if self.noise is None else self.noise._asdict(),
         }
         weights = {f"{i}/{k}": v for i, model in enumerate(self.models) for k, v in state_arrays(model).items()}
         structure = {f"vectors{i}": vectors for i, vectors in enumerate(self.vectors)}
@@ -91,7 +126,8 @@ class LPGNetPredictor(Predictor):
             load_arrays(model, mine)
             models.append(model)
         vectors = [structure[f"vectors{i}"] for i in range(sum(k.startswith("vectors") for k in structure))]
-        return cls(spec, models, vectors, structure.get("evidence"), float(settings["temperature"]))
+        noise = None if settings.get("noise") is None else CountNoise(**settings["noise"])
+        return cls(spec, models, vectors, structure.get("evidence"), float(settings["temperature"]), noise)
 
 
 def row_logits(model: Any, x: FeatureMatrix) -> Logits:

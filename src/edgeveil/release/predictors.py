@@ -18,6 +18,7 @@ from edgeveil.models.module_source import Source
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 from edgeveil.registry import Registry
+from edgeveil.release.target import StoredCounts
 
 __all__ = ["PREDICTORS", "GraphPredictor", "Predictor", "TabularPredictor", "predictor_from_state"]
 
@@ -55,6 +56,13 @@ class Predictor(ABC):
     @abstractmethod
     def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> Predictor:
         """Inverse of `state`."""
+
+    stores_counts: bool = False
+
+    def stored_counts(self, x: FeatureMatrix) -> tuple[StoredCounts, ...]:
+        """The noisy counts it answers with, each with its law; none by default."""
+        del x
+        return ()
 
     def influence(
         self,

@@ -11,8 +11,9 @@ from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.assemble import build, load_arrays, state_arrays
 from edgeveil.models.spec import ModelSpec
-from edgeveil.release.lpgnet_predictor import log_softmax, row_logits
+from edgeveil.release.lpgnet_predictor import CountNoise, log_softmax, row_logits
 from edgeveil.release.predictors import PREDICTORS, Arrays, Logits, Predictor, predictor_from_state
+from edgeveil.release.target import StoredCounts
 
 __all__ = ["FORMS", "ReadoutPredictor", "StoredPredictor", "readout_inputs"]
 
@@ -61,13 +62,21 @@ class StoredPredictor(Predictor):
 
 @PREDICTORS.register("readout")
 class ReadoutPredictor(Predictor):
-    """An MLP over the base's logits and stored noisy counts, row by row."""
+    """An MLP over the base's logits and stored noisy counts, row by row; `noise` is that of the counts."""
 
     kind = "readout"
 
     def __init__(
-        self, base: Predictor, spec: ModelSpec, model: Any, counts: NDArray[Any], form: str, temperature: float
+        self,
+        base: Predictor,
+        spec: ModelSpec,
+        model: Any,
+        counts: NDArray[Any],
+        form: str,
+        temperature: float,
+        noise: CountNoise | None = None,
     ) -> None:
+        self.noise, self.stores_counts = noise, noise is not None
         self.base, self.spec, self.model, self.counts = base, spec, model, np.asarray(counts, np.float64)
         self.form, self.temperature = form, float(temperature)
         self.num_nodes, self.num_outputs = base.num_nodes, int(model.num_outputs)
@@ -78,10 +87,15 @@ class ReadoutPredictor(Predictor):
         rows = readout_inputs(self.form, self.base.logits(x), self.counts, self.temperature)
         return row_logits(self.model, FeatureMatrix.wrap(rows))
 
+    def stored_counts(self, x: FeatureMatrix) -> tuple[StoredCounts, ...]:
+        """The counts with the base's classes as clusters; training nodes were counted by label, which mostly agrees."""
+        return () if self.noise is None else (self.noise.on(self.counts, self.base.logits(x).argmax(axis=1)),)
+
     def induced(self, nodes: NDArray[np.int64]) -> ReadoutPredictor:
         """The same nodes with the counts stored for the whole graph: those of a subgraph would cost epsilon again."""
         base = self.base.induced(nodes)
-        return ReadoutPredictor(base, self.spec, self.model, self.counts[nodes], self.form, self.temperature)
+        counts = self.counts[nodes]
+        return ReadoutPredictor(base, self.spec, self.model, counts, self.form, self.temperature, self.noise)
 
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
         own, arrays, places = self.base.state()
@@ -92,6 +106,7 @@ class ReadoutPredictor(Predictor):
             "outputs": self.num_outputs,
             "form": self.form,
             "temperature": self.temperature,
+            "noise": None if self.noise is None else self.noise._asdict(),
         }
         weights = _marked("base", arrays) | _marked("own", state_arrays(self.model))
         return settings, weights, _marked("base", places) | {"counts": self.counts}
@@ -105,7 +120,8 @@ class ReadoutPredictor(Predictor):
         spec = ModelSpec.from_json(settings["model"])
         model = build(spec, int(settings["inputs"]), int(settings["outputs"]), seed=0)
         load_arrays(model, _unmarked("own", weights))
-        return cls(base, spec, model, structure["counts"], settings["form"], settings["temperature"])
+        noise = None if settings.get("noise") is None else CountNoise(**settings["noise"])
+        return cls(base, spec, model, structure["counts"], settings["form"], settings["temperature"], noise)
 
 
 def _check_nodes(x: FeatureMatrix, num_nodes: int) -> None:

@@ -22,6 +22,7 @@ from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.release.evaluation import Evaluation
 from edgeveil.release.inputs import Inputs
 from edgeveil.release.predictors import Predictor
+from edgeveil.release.target import StoredCounts
 
 __all__ = ["Release"]
 
@@ -130,6 +131,16 @@ class Release:
     def stored_graph(self) -> sp.csr_matrix | None:
         """The graph that the release keeps and answers with (row i lists whom node i hears); None if it keeps none."""
         return getattr(self.predictor, "adjacency", None)
+
+    @property
+    def stores_counts(self) -> bool:
+        """Whether it keeps noisy counts of neighbours, with a law that it knows."""
+        return self.predictor.stores_counts
+
+    @property
+    def stored_counts(self) -> tuple[StoredCounts, ...]:
+        """The noisy counts that the release keeps and answers with; empty if it keeps none."""
+        return self.predictor.stored_counts(self.matrix)
 
     @property
     def mechanism(self) -> dict[str, Any]:

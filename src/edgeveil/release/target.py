@@ -15,13 +15,37 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import InputError, TargetError, UnknownNameError
 
-__all__ = ["AnswerKind", "AttackerView", "CallableTarget", "LocalTarget", "PublicGraph", "Target", "check_nodes"]
+__all__ = [
+    "AnswerKind",
+    "AttackerView",
+    "CallableTarget",
+    "LocalTarget",
+    "PublicGraph",
+    "StoredCounts",
+    "Target",
+    "check_nodes",
+]
 
 AnswerKind = Literal["logits", "probabilities", "labels"]
 KINDS: tuple[AnswerKind, ...] = ("logits", "probabilities", "labels")
 Int = NDArray[np.int64]
 Influence = Callable[[Int], sp.csr_matrix]
 Derivative = Callable[..., sp.csr_matrix]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredCounts:
+    """One private query that a release keeps: noisy `counts` [n, K] of every node's neighbours in every cluster.
+
+    `clusters` [n] are those that were counted. Public: the noise's `law` (discrete or continuous Laplace, gaussian),
+    its `scale` (0: none), and whether counts below zero were `clipped`.
+    """
+
+    counts: NDArray[np.float64]
+    clusters: Int
+    law: str
+    scale: float
+    clipped: bool
 
 
 class Target(ABC):
@@ -33,6 +57,7 @@ class Target(ABC):
     influence_missing: bool = False  # a model at hand whose derivative nobody has written
     derivative: Derivative | None = None  # likewise: (features, nodes, move, along) -> CSR [nodes, num_nodes]
     stored_graph: Callable[[], Any] | None = None  # likewise: the graph it answers with, CSR
+    stored_counts: Callable[[], tuple[StoredCounts, ...]] | None = None  # likewise: noisy counts it answers with
     architecture: Mapping[str, Any] | None = None  # what its owner says about the model: name, layers, norm, skip ...
     mechanism: Mapping[str, Any] | None = None  # likewise: the defence's name and params; its law is public
     num_features: int | None = None
@@ -107,8 +132,8 @@ class Target(ABC):
 class LocalTarget(Target):
     """A release in this process. `decimals` rounds what is answered, `dtype="float32"` computes in single precision.
 
-    Exact derivatives and the stored graph are offered only for full answers: a coarser target stands for a real black
-    box.
+    Exact derivatives, the stored graph and stored counts are offered only for full answers: a coarser target stands for
+    a real black box.
     """
 
     def __init__(
@@ -137,6 +162,8 @@ class LocalTarget(Target):
             self.influence_missing = self.influence is None and hasattr(release, "influence")
             if getattr(release, "stored_graph", None) is not None:
                 self.stored_graph = lambda: release.stored_graph
+            if getattr(release, "stores_counts", False):
+                self.stored_counts = lambda: release.stored_counts
 
     def _answer(self, features: Any, nodes: Int | None, induced: bool) -> Any:
         logits = np.asarray(self._release.predict(features=features, nodes=nodes, induced=induced))

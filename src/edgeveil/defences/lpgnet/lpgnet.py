@@ -44,7 +44,7 @@ from edgeveil.privacy.budget import DELTA, Budget, Gaussian, check_delta, check_
 from edgeveil.privacy.experiments import Claim, Effort, Experiment
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import noise_for
-from edgeveil.release.lpgnet_predictor import LPGNetPredictor
+from edgeveil.release.lpgnet_predictor import CountNoise, LPGNetPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed, as_generator
 from edgeveil.values import is_whole
@@ -155,7 +155,9 @@ class LPGNet(Defence):
 
         budget = self.noise_stage(job, phases, learn)
         serve = phases[2]
-        predictor = LPGNetPredictor(spec, models, serve.vectors, *(() if reader is None else reader.result(serve)))
+        evidence, temperature = (None, 1.0) if reader is None else reader.result(serve)
+        noise = self._noise_of(self.cost_of_query(phases, job.times))
+        predictor = LPGNetPredictor(spec, models, serve.vectors, evidence, temperature, noise)
         return make_release(
             self, job, predictor, self.job_guarantee(job, budget), seconds=time.perf_counter() - started,
             contains_private_graph=budget.unlimited or self.variant == "published",
@@ -184,9 +186,17 @@ class LPGNet(Defence):
             counts = cluster_degrees(snapshot.graph, clusters, old.num_outputs)
             return self.perturb_counts(counts, cost, snapshot.noise_seed(layer))
 
-        predictor = ask_again(old, snapshot.x, vectors)
+        predictor = ask_again(old, snapshot.x, vectors, self._noise_of(cost))
         guarantee = composed(snapshot.release.guarantee, budget, snapshot.seed)
         return Renewed(predictor, snapshot.x, guarantee)
+
+    def _noise_of(self, cost: QueryCost) -> CountNoise:
+        """What is public about the noise on every stored count."""
+        return CountNoise(self._law, float(noise_scale(cost)), self._clips)
+
+    @property
+    def _clips(self) -> bool:
+        return self.readout == "mlp" and self.clip
 
     def _check_noise(self, seed: int | None) -> None:
         if seed is None and self.noise == "continuous" and not math.isinf(self._epsilon):
@@ -244,7 +254,7 @@ class LPGNet(Defence):
         shape = (counts.shape[0], counts.shape[1])
         noise = degree_noise(noise_for(seed), self._law, noise_scale(cost), shape, slices=SLICES if published else 1)
         vectors = counts + noise
-        if self.readout == "mlp" and self.clip:
+        if self._clips:
             vectors = np.maximum(vectors, 0.0)
         return fill_empty(vectors, as_generator(seed, "empty")) if published else vectors
 

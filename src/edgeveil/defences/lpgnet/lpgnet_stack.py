@@ -20,7 +20,7 @@ from edgeveil.models.presets import preset
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.train import fit
-from edgeveil.release.lpgnet_predictor import LPGNetPredictor, row_logits, stack_features
+from edgeveil.release.lpgnet_predictor import CountNoise, LPGNetPredictor, row_logits, stack_features
 from edgeveil.release.predictors import no_edges
 
 __all__ = [
@@ -188,7 +188,7 @@ def answer(phase: Phase, model: Model) -> None:
 
 
 def ask_again(
-    old: LPGNetPredictor, x: FeatureMatrix, ask: Callable[[NDArray[np.int64], int], Float]
+    old: LPGNetPredictor, x: FeatureMatrix, ask: Callable[[NDArray[np.int64], int], Float], noise: CountNoise
 ) -> LPGNetPredictor:
     """LPGNet Alg. 3 on a new graph: each layer's clusters come from the layer before; `ask` charges and answers."""
     logits, features, stored = row_logits(old.models[0], x), None, []
@@ -196,4 +196,4 @@ def ask_again(
         stored.append(ask(logits.argmax(axis=1), layer))
         features = stack_features(features, logits, stored[-1])
         logits = row_logits(model, FeatureMatrix.wrap(features))
-    return LPGNetPredictor(old.spec, old.models, stored)
+    return LPGNetPredictor(old.spec, old.models, stored, noise=noise)

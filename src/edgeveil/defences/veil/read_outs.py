@@ -16,7 +16,7 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.assemble import build
 from edgeveil.models.presets import preset
 from edgeveil.models.train import fit
-from edgeveil.release.lpgnet_predictor import row_logits
+from edgeveil.release.lpgnet_predictor import CountNoise, row_logits
 from edgeveil.release.mixture_predictor import MixturePredictor
 from edgeveil.release.predictors import Predictor, no_edges
 from edgeveil.release.readout_predictor import FORMS, ReadoutPredictor, StoredPredictor, readout_inputs
@@ -46,7 +46,7 @@ def choose_read_out(job: Job, phases: Phases, base: Predictor, noise: DegreeNois
         return Chosen(base, KEPT)
     before, truth = phases[1].logits[val], y[val]
     found = [("bayes", *_bayes(job, phases, base, noise))] if not job.graph.multilabel else []
-    found += [(form, *_mlp(job, phases, base, form)) for form in FORMS]
+    found += [(form, *_mlp(job, phases, base, form, noise)) for form in FORMS]
     name, judged, predictor = max(found, key=lambda reading: float(hits(reading[1][val], truth).mean()))
     if not is_better(judged[val], before, truth):
         return Chosen(base, KEPT)
@@ -66,7 +66,7 @@ def _bayes(job: Job, phases: Phases, base: Predictor, noise: DegreeNoise) -> tup
     return judged, MixturePredictor([base, StoredPredictor(evidence)], [1 / heat, 1.0])
 
 
-def _mlp(job: Job, phases: Phases, base: Predictor, form: str) -> tuple[Float, Predictor]:
+def _mlp(job: Job, phases: Phases, base: Predictor, form: str, noise: DegreeNoise) -> tuple[Float, Predictor]:
     """An MLP over logits and counts; training rows come from the first phase, validation rows from the second."""
     learn, judge, serve = phases
     assert job.graph.y is not None and job.val_mask is not None
@@ -84,4 +84,5 @@ def _mlp(job: Job, phases: Phases, base: Predictor, form: str) -> tuple[Float, P
         multilabel=job.graph.multilabel,
     )  # fmt: skip
     judged = row_logits(model, FeatureMatrix.wrap(mixed))
-    return judged, ReadoutPredictor(base, spec, model, serve.vectors[0], form, heat)
+    law = CountNoise(noise.law, noise.scale, clipped=False)
+    return judged, ReadoutPredictor(base, spec, model, serve.vectors[0], form, heat, law)

@@ -1,0 +1,66 @@
+"""The attack on releases that store noisy counts (LPGNet, veil-counts): white box, no question asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.counts.beliefs import infer
+from edgeveil.attacks.counts.levels import PairLevels, unit_rows
+from edgeveil.errors import InputError, TooLarge
+from edgeveil.release.target import AttackerView, Target
+from edgeveil.seeds import stream
+
+__all__ = ["CountInference"]
+
+MOST = 32_000  # nodes; a byte per ordered pair is then one gigabyte
+PAIRS = 500_000
+NO_FEATURES = "no features are known, so only counts and classes speak"
+
+
+@ATTACKS.register("count-inference")
+@dataclass(frozen=True, kw_only=True)
+class CountInference(Attack):
+    """P(edge) of every pair given the stored noisy counts, their public law, similar features and classes.
+
+    `rounds` of belief propagation and EM. `keep`: how many best pairs a whole-graph run lists (default 20 per node).
+    """
+
+    rounds: int = 6
+    keep: int | None = None
+
+    reference: ClassVar[str] = "this package; belief propagation on the statistics of LPGNet (Kolluri et al. 2022)"
+    needs: ClassVar[frozenset[str]] = frozenset({"stored counts", "mechanism"})
+
+    def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
+        """Weigh all pairs of the graph, report the view's."""
+        if self.rounds < 1:
+            raise InputError(f"rounds must be at least 1, got {self.rounds!r}")
+        n = target.num_nodes
+        if n > MOST:
+            raise TooLarge(f"count-inference weighs all pairs of at most {MOST:,} nodes, got {n:,}")
+        assert target.stored_counts is not None
+        stored = target.stored_counts()
+        whole = len(view.nodes) == n
+        features = view.features if whole and view.features is not None else target.features
+        unit = None if features is None else unit_rows(features)
+        if unit is not None and whole and features is view.features:
+            unit = unit[np.argsort(view.nodes)]
+        levels = PairLevels(unit, stored[0].clusters, stream(seed, "attack", "count-inference"))
+        beliefs = infer(levels, stored, self.rounds)
+        facts = {"queries_stored": len(stored), "law": stored[0].law, "scale": stored[0].scale}
+        notes = () if unit is not None else (NO_FEATURES,)
+        if view.whole_graph:
+            count = len(view.nodes)
+            total = count * (count - 1) // 2
+            keep = min(20 * count if self.keep is None else self.keep, total)
+            best, pairs = beliefs.best(view.nodes, keep)
+            floor = float(best.min(initial=0.0)) if len(best) < total else 0.0
+            return Scored(best, pairs, "white-box", notes, facts, total - len(best), floor)
+        i, j = view.pair_positions()
+        parts = [slice(a, a + PAIRS) for a in range(0, max(len(i), 1), PAIRS)]
+        scores = np.concatenate([beliefs.of_pairs(view.nodes[i[p]], view.nodes[j[p]]) for p in parts])
+        return Scored(scores, access="white-box", notes=notes, facts=facts)

@@ -41,12 +41,20 @@ class Entry(Generic[T]):
 class Registry(Generic[T]):
     """The members of one family (attacks, defences, models, predictors).
 
-    `groups` are the entry points that other packages declare members under. `reserved` are names that no parameter may
-    have, because the call that takes them has arguments of these names.
+    `groups` are the entry points that other packages declare members under; `adopt` is given the name and the object of
+    each, for families whose members need not register themselves. `reserved` are names that no parameter may have,
+    because the call that takes them has arguments of these names.
     """
 
-    def __init__(self, kind: str, package: str, *groups: str, reserved: Iterable[str] = ()) -> None:
-        self.kind = kind
+    def __init__(
+        self,
+        kind: str,
+        package: str,
+        *groups: str,
+        reserved: Iterable[str] = (),
+        adopt: Callable[[str, Any], None] | None = None,
+    ) -> None:
+        self.kind, self._adopt = kind, adopt
         self._package = package
         self._groups = groups
         self._reserved = frozenset(reserved)
@@ -107,7 +115,9 @@ class Registry(Generic[T]):
             importlib.import_module(name)
         for group in self._groups:
             for point in entry_points(group=group):
-                point.load()
+                found = point.load()
+                if self._adopt is not None and canonical(point.name) not in self._entries:
+                    self._adopt(point.name, found)
         import_listed()
 
     def entry(self, name: str) -> Entry[T]:

@@ -10,7 +10,7 @@ from tests.models.test_module import Net, Plain, made
 from torch.nn import Dropout, Linear, Module
 
 import edgeveil as ev
-from edgeveil.models.module_influence import groups
+from edgeveil.models.module_influence import groups, tangent_map
 from edgeveil.models.reach import reach
 from edgeveil.models.settings import TrainSpec
 
@@ -93,6 +93,58 @@ def test_colours_never_share_a_column() -> None:
     for colour in range(colours.max() + 1):
         assert heard[colours == colour].astype(int).sum(axis=0).max() <= 1
     assert ((colours == -1) == (np.diff(heard.indptr) == 0)).all() and colours.max() + 1 < 30
+
+
+def test_the_module_runs_a_fixed_number_of_times() -> None:
+    """Directions repeat the linear part only: forty senders cost no more runs than four."""
+    runs = []
+
+    class Counted(Net):
+        def forward(self, x, edge_index, edge_weight=None):
+            runs.append(len(x))
+            return super().forward(x, edge_index, edge_weight)
+
+    graph = graph_without_ties()
+    release = ev.defend(graph, "none", model=Counted, seed=0, train=TrainSpec(epochs=2), scaling="none")
+    counts = []
+    for nodes in (np.arange(4), np.arange(40)):
+        runs.clear()
+        release.influence(nodes)
+        counts.append(len(runs))
+    assert counts[0] == counts[1] < 12
+
+
+@pytest.mark.parametrize("fault", ["none", "backward raises", "backward is wrong"])
+def test_derivatives_that_exist_forward_only_are_taken_forward(fault: str) -> None:
+    class Cube(torch.autograd.Function):
+        generate_vmap_rule = False
+
+        @staticmethod
+        def forward(x):
+            return x**3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def jvp(ctx, move):
+            (x,) = ctx.saved_tensors
+            return 3 * x**2 * move
+
+        @staticmethod
+        def backward(ctx, grad):
+            if fault == "backward raises":
+                raise NotImplementedError("forward only")
+            (x,) = ctx.saved_tensors
+            return (2 if fault == "backward is wrong" else 3) * x**2 * grad
+
+    generator = torch.Generator().manual_seed(0)
+    x, moves = (torch.randn(n, 5, dtype=torch.float64, generator=generator) for n in (1, 3))
+    change = tangent_map(Cube.apply, x[0], moves[0])
+    for move in moves:
+        torch.testing.assert_close(change(move), 3 * x[0] ** 2 * move, rtol=1e-12, atol=0)
 
 
 def test_what_cannot_be_differentiated_is_asked_and_said_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +28,8 @@ Example:
   edgeveil reproduce linkteller:I --quick
 
   edgeveil reproduce lpgnet:7 --full --cells table7.csv
+
+  edgeveil reproduce linkteller:II --model pyg:GIN
 """
 
 
@@ -43,6 +46,14 @@ def reproduce(
     list_all: Annotated[bool, typer.Option("--list", help="Tables, cells and estimated time on this machine.")] = False,
     variant: Annotated[str, typer.Option(help="published, correct or both.")] = "both",
     dataset: Annotated[str | None, typer.Option(help="Only the cells of these datasets (comma separated).")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|PATH",
+            help="Another model in place of the paper's: a name, or your own: pkg.module:factory, file.py:factory, "
+            "pyg:GIN. Its figures stand beside the printed ones and are not judged.",
+        ),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds, instead of the mode's.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the store of runs; tables share it.")] = Path("runs"),
     store: Annotated[Path | None, typer.Option(help="The store itself; default: OUT/reproduce.sqlite.")] = None,
@@ -83,14 +94,14 @@ def reproduce(
         if figure is not None:
             drawing = draw_figure(
                 *figure, kept, make_executor(executor, workers, address=address), load, mode=mode, seeds=seeds,
-                any_code=any_code, progress=progress,
+                model=model, any_code=any_code, progress=progress,
             )  # fmt: skip
             _draw(drawing, out)
             return
         result = run_table(
             table, kept, make_executor(executor, workers, address=address), load, mode=mode, variants=variants,
             seeds=seeds, keep=None if wanted is None else lambda cell: cell.published.dataset in wanted,
-            any_code=any_code, progress=progress,
+            model=model, any_code=any_code, progress=progress,
         )  # fmt: skip
     _write(result, cells, json_file)
     print(text(result))
@@ -103,7 +114,8 @@ def _draw(drawing: Drawing, out: Path) -> None:
     from edgeveil.report.series import write_drawing
 
     print(series_text(drawing))
-    path = out / f"{drawing.name.replace(':', '-')}.svg"
+    name = re.sub(r"[^\w.()-]+", "-", drawing.name)
+    path = out / f"{name}.svg"
     write_drawing(drawing, path)
     print(f"drawn in {path}")
 

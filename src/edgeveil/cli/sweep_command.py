@@ -47,6 +47,13 @@ def sweep(
         str | None,
         typer.Option(help="How features are scaled, in place of the plan's: auto, row, standard, none or minmax."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|PATH",
+            help="Model in place of the plan's: a name, or your own: pkg.module:factory, file.py:factory or pyg:GIN.",
+        ),
+    ] = None,
     data_root: DataRoot = None,
     export: Annotated[
         list[Path] | None, typer.Option(help="Also export all rows: .jsonl, .csv or .parquet; repeatable.")
@@ -76,7 +83,7 @@ def sweep(
     if plan is None:
         raise UsageError("which plan? give a TOML file, for example: edgeveil sweep plan.toml --out runs")
     loaded = load_plan(plan)
-    runs = _with(loaded.scaled(scaling).runs(), set_)
+    runs = _with(loaded.scaled(scaling).modelled(model).runs(), set_)
     if dry_run:
         from edgeveil.runs.sweep import describe
 

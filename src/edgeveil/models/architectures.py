@@ -7,7 +7,7 @@ add a model. Layers are imported when a model is built, so that reading a name o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from edgeveil.registry import Registry
 
@@ -48,7 +48,15 @@ class Architecture(ABC):
         return Model(spec, num_features, num_outputs, self.layers(spec, num_features, num_outputs))
 
 
-MODELS: Registry[Architecture] = Registry("model", __name__, "edgeveil.models")
+def _adopt(name: str, found: Any) -> None:
+    """An entry point may name a factory of torch modules; classes that register themselves and modules are done."""
+    if callable(found) or hasattr(found, "factory"):
+        from edgeveil.models.own_models import register_model
+
+        register_model(found, name)
+
+
+MODELS: Registry[Architecture] = Registry("model", __name__, "edgeveil.models", adopt=_adopt)
 
 
 @MODELS.register("gcn")

@@ -110,20 +110,28 @@ def register_model(
         _known[own.name] = own
         return own.name
     own = replace(own, name=name)
-    MODELS.register(name)(type(f"Own{own.factory.__name__}", (OwnArchitecture,), {"own": own, "__doc__": f"{name}."}))
+    home = getattr(own.factory, "__module__", "__main__")  # whose source the rows of a sweep depend on
+    facts = {"own": own, "__doc__": f"{name}.", "__module__": home}
+    MODELS.register(name)(type(f"Own{own.factory.__name__}", (OwnArchitecture,), facts))
     return name
 
 
 def model_name(model: Any) -> str:
-    """The name under which a model that the caller gave is known from now on; a path is imported."""
+    """The name under which a model that the caller gave is known from now on; a path is imported.
+
+    A file goes by its name without its folder, so that a row or release says nothing of the machine. Of two files of one
+    name the one named last is meant; ``./net.py:Net`` means the one in this folder.
+    """
     if not isinstance(model, str):
         return register_model(model)
     if ":" not in model:
         return model
     place, _, attribute = model.strip().rpartition(":")
     name = f"{Path(place).name}:{attribute}" if place.endswith(".py") else f"{place}:{attribute}"
-    if name in _known and not (place.endswith(".py") and Path(place).is_file()):
+    if name == model.strip() and name in _known:
         return name
+    if place.endswith(".py") and not Path(place).is_file() and (known := _in_plugins(name)) is not None:
+        return register_model(known, name)
     found = _imported(place, attribute)
     own = found if isinstance(found, OwnModel) else OwnModel(found)
     return register_model(own, own.name if place == "pyg" else name)
@@ -205,8 +213,9 @@ def _module(place: str) -> Any:
         return sys.modules[plugins.load_plugin(place)]
     if place == "__main__":  # a worker process knows the program that started it by another name
         return sys.modules.get("__mp_main__", sys.modules["__main__"])
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # a file in the current folder, as with python -m
+    here = str(Path.cwd())
+    if not {"", here} & set(sys.path):
+        sys.path.insert(0, here)  # a file in the current folder, as with python -m; workers inherit it
     return importlib.import_module(place)
 
 
@@ -222,7 +231,7 @@ def _in_plugins(name: str) -> OwnModel | None:
     plugins.import_listed()
     if name in _known:
         return _known[name]
-    for file in map(Path, plugins.listed()):
+    for file in map(Path, reversed(plugins.listed())):
         if file.name == place:
             found = _attribute(sys.modules[plugins.load_plugin(file)], attribute)
             return _named(name, found)

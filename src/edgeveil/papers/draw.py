@@ -9,6 +9,7 @@ from typing import Any
 
 from edgeveil.papers.books import BOOKS
 from edgeveil.papers.figure_recipes import FIGURES, Panel
+from edgeveil.papers.other_model import panel_with, swap_to
 from edgeveil.papers.recipes import Mode, Recipe, evaluate
 from edgeveil.papers.reproduce import needed_recipes, records_of, run_key
 from edgeveil.runs.executors import Executor
@@ -39,15 +40,19 @@ def find_figure(name: str) -> tuple[str, str] | None:
 
 def draw_figure(
     paper: str, figure: str, store: Store, executor: Executor, load: Loader, *, mode: Mode = "default",
-    seeds: int | None = None, any_code: bool = False, progress: Progress | None = None,
+    seeds: int | None = None, model: str | None = None, any_code: bool = False, progress: Progress | None = None,
 ) -> Drawing:  # fmt: skip
-    """Run and evaluate every panel; a point that cannot be run is left out."""
+    """Run and evaluate every panel, with `model` in place of the paper's; a point that cannot be run is left out."""
     title, build = FIGURES[paper][figure]
-    panels = build(mode)
+    panels, name = build(mode), f"{paper}:{figure}"
+    if model is not None:
+        other, swap = swap_to(model)
+        panels = tuple(panel_with(panel, swap) for panel in panels)
+        title, name = f"{title} ({other} in place of the paper's models)", f"{name} with {other}"
     runs = needed_recipes(_recipes(panels), seeds or _seeds(paper, mode))
     summary = sweep(runs, store, executor, load, plan=f"{paper}:{figure}", any_code=any_code, progress=progress)
     found = records_of(store, summary)
-    return Drawing(f"{paper}:{figure}", title, tuple((panel, _series(panel, found)) for panel in panels))
+    return Drawing(name, title, tuple((panel, _series(panel, found)) for panel in panels))
 
 
 def figure_runs(paper: str, figure: str, mode: Mode) -> tuple[list[RunConfig], int]:

@@ -16,7 +16,13 @@ IDENTITY = ("dataset", "model", "mechanism", "epsilon", "degree", "belief", "alp
 
 def cell_rows(result: TableResult) -> list[dict[str, Any]]:
     """One plain dictionary per cell: identity, theirs, ours per variant, difference, z, verdict, remarks."""
-    return [_row(judged) for judged in result.cells]
+    if not result.model:
+        return [_row(judged) for judged in result.cells]
+    return [_row(judged) | {"our_model": " ".join(_models(judged))} for judged in result.cells]
+
+
+def _models(judged: Judged) -> list[str]:
+    return sorted({term.run.model for recipe in judged.cell.recipes.values() for term in recipe.terms})
 
 
 def _row(judged: Judged) -> dict[str, Any]:
@@ -67,6 +73,10 @@ def _lines(result: TableResult) -> tuple[list[str], list[list[str]]]:
         lines.append(
             [*start, theirs, ours, z, _verdict(first, aside), _figure(second, p.unit), _verdict(second, aside)]
         )
+    if result.model:  # no verdicts
+        head[len(names) + 1] = f"with {result.model}"
+        shown = [place for place, word in enumerate(head) if word != "agrees"]
+        head, lines = [head[i] for i in shown], [[line[i] for i in shown] for line in lines]
     return head, lines
 
 
@@ -93,7 +103,9 @@ def markdown(result: TableResult) -> str:
 def _remarks(result: TableResult) -> list[str]:
     reasons = Counter(j.why for j in result.cells if j.why)
     aside = Counter(j.cell.aside for j in result.cells if j.cell.aside and j.comparisons)
+    kept = sum(result.model not in _models(j) for j in result.cells if not j.why) if result.model else 0
     return [
+        *([f"{kept} cells are of methods that bring their own model and keep it"] if kept else []),
         *(f"{count} cells not run: {why}" for why, count in reasons.items()),
         *(f"{count} cells not counted: {why}" for why, count in aside.items()),
     ]
@@ -107,5 +119,7 @@ def headline(result: TableResult) -> str:
         agree, judged = result.agreement(variant)
         if judged:
             parts.append(f"{label}: {agree} of {judged} cells agree ({agree / judged:.0%})")
+    if result.model:
+        parts = [f"{result.model} in place of the paper's models, so no cell is judged"]
     runs = f"{result.seeds} seed{'s' if result.seeds > 1 else ''}, {result.mode}"
     return f"{result.paper.name}:{result.table} ({runs}): {'; '.join(parts) or 'no cell could be judged'}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edgeveil.errors import UnknownNameError, UsageError
 from edgeveil.papers.agreement import Comparison, compare, share
 from edgeveil.papers.books import BOOKS
+from edgeveil.papers.other_model import cell_with, swap_to
 from edgeveil.papers.published import find_table
 from edgeveil.papers.recipes import Cell, Mode, Paper, Recipe, evaluate, scale, seeded
 from edgeveil.runs.executors import Executor
@@ -31,7 +32,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class TableResult:
-    """A reproduced table."""
+    """A reproduced table. `model`: what stood in for the paper's model; then no cell has a verdict."""
 
     paper: Paper
     table: str
@@ -40,6 +41,7 @@ class TableResult:
     cells: tuple[Judged, ...]
     summary: Summary
     rows: tuple[Mapping[str, Any], ...] = ()
+    model: str = ""
 
     def agreement(self, variant: str = "published") -> tuple[int, int]:
         """(agreeing, judged) cells of a variant; cells set aside are not counted."""
@@ -86,20 +88,28 @@ def reproduce(
     variants: tuple[str, ...] = ("published", "correct"),
     seeds: int | None = None,
     keep: Callable[[Cell], bool] | None = None,
+    model: str | None = None,
     any_code: bool = False,
     progress: Progress | None = None,
 ) -> TableResult:
-    """Run a table's cells (those that `keep` admits) and compare each with its printed figure."""
+    """Run a table's cells (those that `keep` admits) and compare each with its printed figure.
+
+    `model` takes the place of the paper's; the figures are then set beside the printed ones and never judged.
+    """
     paper, table = find(name)
     cells = [cell for cell in paper.cells(table, mode) if keep is None or keep(cell)]
+    other = ""
+    if model is not None:
+        other, swap = swap_to(model)
+        cells = [cell_with(cell, swap) for cell in cells]
     count = seeds or paper.seeds(table, mode)
     runs = needed((c for c in cells if not c.why), count, variants)
     summary = sweep(runs, store, executor, load, plan=f"{name} {mode}", any_code=any_code, progress=progress)
     found = records_of(store, summary)
     failed = {run_key(run): reason for run, reason in _reasons(summary)}
-    judged = tuple(_judge(cell, found, failed, variants) for cell in cells)
+    judged = tuple(_judge(cell, found, failed, variants, theirs=not other) for cell in cells)
     rows = tuple(row for records in found.values() for record in records.values() for row in record.rows)
-    return TableResult(paper, table, mode, count, judged, summary, rows)
+    return TableResult(paper, table, mode, count, judged, summary, rows, other)
 
 
 def records_of(store: Store, summary: Summary) -> dict[str, dict[int, Record]]:
@@ -118,8 +128,14 @@ def _reasons(summary: Summary) -> Iterable[tuple[RunConfig, str]]:
 
 
 def _judge(
-    cell: Cell, found: Mapping[str, Mapping[int, Record]], failed: Mapping[str, str], variants: tuple[str, ...]
+    cell: Cell,
+    found: Mapping[str, Mapping[int, Record]],
+    failed: Mapping[str, str],
+    variants: tuple[str, ...],
+    *,
+    theirs: bool,
 ) -> Judged:
+    """`theirs`: the model is the paper's, so that agreement means something."""
     if cell.why:
         return Judged(cell, why=cell.why)
     comparisons, why = {}, ""
@@ -129,7 +145,8 @@ def _judge(
             continue
         samples = [scale(p.unit) * value for value in evaluate(recipe, found, run_key)]
         if samples:
-            comparisons[variant] = compare(samples, p.mean, p.std, p.unit)
+            made = compare(samples, p.mean, p.std, p.unit)
+            comparisons[variant] = made if theirs else replace(made, agrees=None)
         else:
             reasons = [failed[key] for term in recipe.terms if (key := run_key(term.run)) in failed]
             why = why or (reasons[0] if reasons else "the runs gave no such figure")

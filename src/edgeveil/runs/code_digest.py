@@ -143,7 +143,12 @@ def _methods(config: Mapping[str, Any]) -> Iterator[type]:
 
 
 def _foreign(cls: type) -> str | None:
-    return None if cls.__module__.partition(".")[0] == "edgeveil" else inspect.getsourcefile(cls)
+    if cls.__module__.partition(".")[0] == "edgeveil":
+        return None
+    try:
+        return inspect.getsourcefile(cls)
+    except TypeError:  # typed at a prompt: there is no file
+        return None
 
 
 @cache

@@ -18,6 +18,7 @@ from edgeveil.graph.splits import ALIASES, apply_split, draw
 from edgeveil.metrics.node_scores import majority_said, node_scores
 from edgeveil.metrics.utility import by_degree, default_metric, homophily
 from edgeveil.models.memo import Memo, remembering
+from edgeveil.models.own_models import code_of
 from edgeveil.models.presets import preset
 from edgeveil.release.release import Release
 from edgeveil.release.target import Target
@@ -186,6 +187,11 @@ def _is_rule(split: str) -> bool:
 
 
 def _defend(config: RunConfig, training: Graph, inference: Graph | None) -> Release:
+    if config.model_code is not None and (here := code_of(config.model)) != config.model_code:
+        raise InputError(
+            f"the code of the model {config.model!r} here ({here or 'unknown'}) is not the one that this run was "
+            f"planned with ({config.model_code}); start the sweep again"
+        )
     base = preset(config.preset, training.dataset, config.model)
     return defend(
         training,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -133,7 +134,14 @@ class Plan(Frozen):
         if scaling is None:
             return self
         check_scaling(scaling)
-        return self.model_copy(update={"grid": tuple(g.model_copy(update={"scaling": scaling}) for g in self.grid)})
+        return self._with(scaling=scaling)
+
+    def modelled(self, model: str | None) -> Plan:
+        """The plan with another model in every grid; defences that bring their own keep it."""
+        return self if model is None else self._with(model=(model,))
+
+    def _with(self, **values: Any) -> Plan:
+        return self.model_copy(update={"grid": tuple(grid.model_copy(update=values) for grid in self.grid)})
 
 
 def takes_epsilon(defence: str) -> bool:
@@ -172,6 +180,8 @@ def _check_names(grid: Grid) -> None:
         base = preset(grid.preset, "", model)
         _known(grid.model_params, base.model, "key in model_params:")
         _known(grid.train_params, base.train, "key in train_params:")
+        if not base.model.architecture.layered:
+            replace(base.model, **grid.model_params)
 
 
 def _known(names: Iterable[str], where: Any, what: str) -> None:

@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from edgeveil.errors import StorageError
+from edgeveil import plugins
+from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.graph import Graph
 from edgeveil.runs.shared_graphs import open_graph, save_graph
 from edgeveil.runs.tasks import Backlog, Outcome, Task, carry_out, find_function
@@ -173,7 +174,8 @@ def _start(function: str, folder: str, names: Mapping[str, str]) -> _Worker:
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(["edgeveil.runs.preload"])
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, function, folder, dict(names)), daemon=True)
+    args = (theirs, function, folder, dict(names), os.environ.get(plugins.VARIABLE, ""))
+    process = context.Process(target=_work, args=args, daemon=True)
     process.start()
     theirs.close()
     return _Worker(process, ours)
@@ -190,10 +192,16 @@ def _stop(worker: _Worker) -> None:
         worker.process.join()
 
 
-def _work(pipe: Connection, function: str, folder: str, names: Mapping[str, str]) -> None:
-    """A worker's life: take a task, send an outcome. It dies with its parent, because then the pipe ends."""
+def _work(pipe: Connection, function: str, folder: str, names: Mapping[str, str], files: str) -> None:
+    """A worker's life: take a task, send an outcome. It dies with its parent, because then the pipe ends.
+
+    `files`: the plugins named so far; the server it is forked from may have started before they were.
+    """
     import torch
 
+    os.environ[plugins.VARIABLE] = files
+    with contextlib.suppress(InputError):  # who needs one that cannot be imported says so by name
+        plugins.import_listed()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     inbox: queue.SimpleQueue[Task] = queue.SimpleQueue()

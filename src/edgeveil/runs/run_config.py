@@ -153,13 +153,14 @@ class RunConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _fill_model_code(cls, values: Any) -> Any:
-        """Rows of an own model are its code's: measured again when the code changes."""
+        """Rows of an own model are its code's, wherever its file lies: measured again when the code changes."""
         own = isinstance(values, dict) and ":" in str(values.get("model", "")) and not values.get("model_code")
         if not own:
             return values
-        from edgeveil.models.own_models import code_of
+        from edgeveil.models.own_models import code_of, model_name
 
-        return {**values, "model_code": code_of(values["model"])}
+        name = model_name(values["model"])
+        return {**values, "model": name, "model_code": code_of(name)}
 
     @field_serializer("epsilon")
     def _finite(self, value: float | None) -> float | str | None:

@@ -119,8 +119,8 @@ def register_model(
 def model_name(model: Any) -> str:
     """The name under which a model that the caller gave is known from now on; a path is imported.
 
-    A file goes by its name without its folder, so that a row or release says nothing of the machine. Of two files of one
-    name the one named last is meant; ``./net.py:Net`` means the one in this folder.
+    A file goes by its name without its folder, so that a row or release says nothing of the machine. Of two files of
+    one name the one named last is meant; ``./net.py:Net`` means the one in this folder.
     """
     if not isinstance(model, str):
         return register_model(model)

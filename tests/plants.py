@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,20 @@ import pytest
 from edgeveil.defences.blink import Blink
 from edgeveil.defences.edgerand import EdgeRand
 from edgeveil.defences.gap import GAP
+from edgeveil.defences.graphprivatizer.gp_edge import EdgeBucketResponse
 from edgeveil.defences.graphprivatizer.gp_sound import BucketResponse
 from edgeveil.defences.job import Job
 from edgeveil.defences.lapgraph import LapGraph
 from edgeveil.defences.lpgnet import lpgnet
 from edgeveil.defences.lpgnet.lpgnet import LPGNet
 from edgeveil.defences.lpgnet.lpgnet_stack import distinct
+from edgeveil.defences.renewal import Renewal, Renewed, Snapshot, perturb_again
+from edgeveil.defences.veil.counts import VeilCounts
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import sample_distinct, sample_non_edges
 from edgeveil.privacy import topcells
 from edgeveil.privacy.guarantee import Guarantee
-from edgeveil.privacy.noise import noise_for
+from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.privacy.probability import Probability, probability
 from edgeveil.privacy.secure import SecureNoise
 from edgeveil.seeds import Seed, as_generator
@@ -135,6 +138,36 @@ class SameNoiseTwice(EdgeRand):
                 SameNoiseTwice, "perturb", lambda s, graph, seed=None: real(s, graph, seed=shared), raising=False
             )
             return stage(job)
+
+
+class ForgetfulRenewal(EdgeRand):
+    """A renewed release states what the renewal cost and forgets what its weights have cost."""
+
+    def renewal(self, seed: int | None = None) -> Renewal:
+        real = super().renewal(seed)
+
+        def answer(snapshot: Snapshot) -> Renewed:
+            fresh = real.answer(snapshot)
+            return fresh._replace(guarantee=replace(fresh.guarantee, claimed_epsilon=float(real.epsilon)))
+
+        return replace(real, answer=answer)
+
+
+class LoudRenewal(EdgeRand):
+    """The renewal lies as seldom as if it had twice the epsilon that it states."""
+
+    def renewal(self, seed: int | None = None) -> Renewal:
+        real, loud = super().renewal(seed), perturb_again(EdgeRand(epsilon=2 * self._claimed))
+
+        def answer(snapshot: Snapshot) -> Renewed:
+            return loud.answer(snapshot)._replace(guarantee=real.answer(snapshot).guarantee)
+
+        return replace(real, answer=answer)
+
+    @property
+    def _claimed(self) -> float:
+        assert self.epsilon is not None
+        return self.epsilon
 
 
 class Claimed(LapGraph):
@@ -280,6 +313,17 @@ class SeedOfCounts(LPGNet):
         return super().perturb_counts(counts, epsilon, int(counts.sum()))
 
 
+class BareRenewal(LPGNet):
+    """A renewal asks for the counts of the new graph without noise."""
+
+    def _renew(self, snapshot: Snapshot) -> Renewed:
+        honest = super()._renew(snapshot)
+        return replace(self, epsilon=1e6, delta=None)._silent(snapshot)._replace(guarantee=honest.guarantee)
+
+    def _silent(self, snapshot: Snapshot) -> Renewed:
+        return super()._renew(snapshot)
+
+
 class WholePerEntry(BucketResponse):
     """Each of the two entries of an edge is noised as if it were alone."""
 
@@ -316,6 +360,40 @@ class OncePerEdge(Blink):
 
     def _ask(self, job: Job, graph: Graph, name: str, budget: Any) -> Any:
         return self.reports(graph, job.noise_seed("blink", name))
+
+
+class HalfLists(EdgeBucketResponse):
+    """gp-edge with half of the noise on lengths and entries."""
+
+    @property
+    def length_epsilon(self) -> Fraction:
+        return 2 * self._honest.length_epsilon
+
+    @property
+    def per_entry(self) -> Fraction:
+        return 2 * self._honest.per_entry
+
+    @property
+    def _honest(self) -> EdgeBucketResponse:
+        return EdgeBucketResponse(epsilon=self.epsilon)
+
+    def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
+        return self._honest.mechanism_guarantee(seed)
+
+
+class ExactLengths(EdgeBucketResponse):
+    """Lengths as they are: gp-sound under a claim for edges."""
+
+    def lengths(self, degrees: Counts, num_nodes: int, noise: Noise) -> Any:
+        return degrees
+
+
+class HalfVeil(VeilCounts):
+    """veil-counts with half of the noise on its one query."""
+
+    @cached_property
+    def _query(self) -> LPGNet:
+        return SensitivityOne(epsilon=self.epsilon, layers=1, clip=False)
 
 
 def quarter_of_the_noise(patch: pytest.MonkeyPatch) -> None:
@@ -363,6 +441,8 @@ TABLE = (
     Plant("edge swaps that keep every degree", ExactDegrees),
     Plant("edgerand, seed made of the graph", SeedOfGraph),
     Plant("edgerand, training and inference share noise", SameNoiseTwice),
+    Plant("edgerand, a renewal that forgets the release", ForgetfulRenewal),
+    Plant("edgerand, half of the lies in a renewal", LoudRenewal),
     Plant("lapgraph with the exact count", ExactCount, (*BOTH, (8.0, "inconclusive"))),
     Plant("lapgraph, half of the noise", HalfLap),
     Plant("lapgraph, a quarter of the secure noise", LapGraph, patch=quarter_of_the_noise),
@@ -384,5 +464,10 @@ TABLE = (
     Plant("gap, half of the Gaussian noise", HalfGap, fast=False),
     Plant("blink, half of the lies", HalfBlink),
     Plant("blink, all of epsilon for each end", OncePerEdge),
+    Plant("lpgnet, a renewal without noise", BareRenewal),
+    Plant("lpgnet-1, half of the noise", partial(SensitivityOne, layers=1)),
+    Plant("veil-counts, half of the noise", HalfVeil),
     Plant("gp-sound, all of epsilon for each entry", WholePerEntry),
+    Plant("gp-edge, half of the noise", HalfLists, fast=False),
+    Plant("gp-edge, exact lengths", ExactLengths, fast=False),
 )

@@ -161,8 +161,11 @@ class EdgeMechanism(Defence):
         return claim_of(self, self.mechanism_guarantee(None))
 
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
-        """Planted pairs and neighbouring graphs through the noise stage."""
-        return graph_experiments(self.noise_stage, self.audit_claim().epsilon, effort)
+        """Planted pairs and neighbouring graphs through the noise stage, and a release that is renewed."""
+        from edgeveil.defences.renewal_audit import renewed_graphs
+
+        epsilon = self.audit_claim().epsilon
+        return [*graph_experiments(self.noise_stage, epsilon, effort), *renewed_graphs(self, epsilon, effort)]
 
     def _charged(self, job: Job, graph: Graph, name: str, claim: Guarantee, budget: Budget) -> Graph:
         """Charge the mechanism's queries on one graph, then perturb it."""

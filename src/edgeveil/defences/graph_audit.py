@@ -30,7 +30,7 @@ from edgeveil.privacy.canaries import (
 )
 from edgeveil.privacy.experiments import Coins, Effort, Experiment, Neighbours, Sight, Views
 
-__all__ = ["NoiseStage", "NoisyGraphs", "graph_experiments", "neighbouring_graphs"]
+__all__ = ["Design", "NoiseStage", "NoisyGraphs", "graph_experiments", "heavy_design", "neighbouring_graphs"]
 
 Int = NDArray[np.int64]
 DENSE_NODES = 2_000
@@ -60,7 +60,7 @@ class NoisyGraphs(Protocol):
 NoiseStage = Callable[[Job], NoisyGraphs]
 
 
-class _Design(NamedTuple):
+class Design(NamedTuple):
     """A graph without planted pairs, and how many to plant in it."""
 
     known: Graph
@@ -70,7 +70,7 @@ class _Design(NamedTuple):
 def graph_experiments(stage: NoiseStage, epsilon: float, effort: Effort) -> list[Experiment]:
     """All experiments; the last ones look at the streams of a seeded run even where the noise itself is secure."""
     coins = partial(_coins, stage, effort)
-    flat, heavy = partial(_flat, epsilon, effort), partial(_heavy, epsilon, effort)
+    flat, heavy = partial(_flat, epsilon, effort), partial(heavy_design, epsilon, effort)
     found: list[Experiment] = [
         coins("planted pairs, flat graph", flat, _one_graph, effort.secure),
         coins("planted pairs, dense graph", partial(_dense, epsilon, effort), _one_graph, effort.secure),
@@ -91,34 +91,34 @@ def graph_experiments(stage: NoiseStage, epsilon: float, effort: Effort) -> list
 # -- planted pairs ----------------------------------------------------------------------------------------------------
 
 
-def _flat(epsilon: float, effort: Effort) -> _Design:
-    return _Design(synthetic_graph(matched_nodes(epsilon, effort.canaries // 2), 0), effort.canaries)
+def _flat(epsilon: float, effort: Effort) -> Design:
+    return Design(synthetic_graph(matched_nodes(epsilon, effort.canaries // 2), 0), effort.canaries)
 
 
-def _dense(epsilon: float, effort: Effort) -> _Design:
+def _dense(epsilon: float, effort: Effort) -> Design:
     """The mirror image of the flat graph: all other pairs are edges, so that a missing one tells most."""
     n = min(matched_nodes(epsilon, effort.canaries // 2), max(DENSE_NODES, 2 * math.isqrt(effort.canaries) + 2))
     free = sample_distinct(num_pairs(n), min(effort.canaries, num_pairs(n)), effort.rng("dense"))
     edges = np.delete(np.arange(num_pairs(n)), free)
-    return _Design(synthetic_graph(n, 0).with_edge_ranks(edges, name="dense synthetic"), len(free))
+    return Design(synthetic_graph(n, 0).with_edge_ranks(edges, name="dense synthetic"), len(free))
 
 
-def _heavy(epsilon: float, effort: Effort) -> _Design:
+def heavy_design(epsilon: float, effort: Effort) -> Design:
     """A third of the edges is known and has hubs."""
     base = effort.canaries // 4
     nodes = matched_nodes(epsilon, base + effort.canaries // 2)
-    return _Design(heavy_tailed_graph(nodes, base, effort.seed), effort.canaries)
+    return Design(heavy_tailed_graph(nodes, base, effort.seed), effort.canaries)
 
 
-def _own(graph: Graph, effort: Effort) -> _Design:
-    return _Design(graph, min(effort.canaries, max(graph.num_edges, 100)))
+def _own(graph: Graph, effort: Effort) -> Design:
+    return Design(graph, min(effort.canaries, max(graph.num_edges, 100)))
 
 
 def _coins(
     stage: NoiseStage,
     effort: Effort,
     name: str,
-    design: Callable[[], _Design],
+    design: Callable[[], Design],
     look: Callable[[NoiseStage, Canaries, int | None], dict[str, Int]],
     secure: bool,
 ) -> Coins:

@@ -86,11 +86,16 @@ class Finding(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """One output with planted coins: how each coin fell, codes read off the output, public groups of coins."""
+    """One output with planted coins: how each coin fell, codes read off the output, public groups of coins.
+
+    stated: the epsilon that came with the output, where it is put together at run time (a renewal); one below the
+    tested claim is a fault in itself.
+    """
 
     coins: NDArray[np.bool_]
     views: Mapping[str, Int]
     strata: Sequence[Int] = ()
+    stated: float = math.inf
 
 
 class Experiment(Protocol):
@@ -120,6 +125,9 @@ class Coins:
     def run(self, miss: float, claim: Claim, effort: Effort, tick: Tick) -> Finding:
         """Guess half of the coins by a rule learnt on the other half."""
         seen = self.look()
+        if seen.stated < claim.epsilon:
+            detail = f"the output states epsilon {seen.stated:g}, but what was asked costs {claim.epsilon:g}"
+            return Finding(self.name, math.inf, detail, math.inf)
         found = guess_bound(seen.views, seen.strata, seen.coins, miss, effort.rng("halves", self.name), claim.delta)
         how = f"by the {found.view}" if found.guesses else "nothing to guess by"
         detail = f"{found.right:,} of {found.guesses:,} guesses right among {found.tested:,} coins, {how}"

@@ -15,8 +15,9 @@ from edgeveil.defences.graphprivatizer.gp_edge import EdgeBucketResponse, resize
 from edgeveil.defences.graphprivatizer.gp_sound import response_matrix, two_level_response
 from edgeveil.defences.renew import renew, renewal_epsilon
 from edgeveil.errors import InputError, TooLarge
-from edgeveil.privacy.noise import Noise, noise_for
+from edgeveil.privacy.noise import noise_for
 from edgeveil.privacy.verify import Effort, verify
+from plants import ExactLengths, HalfLists
 from zoo import toy
 
 Law = dict[tuple[int, ...], float]
@@ -89,20 +90,35 @@ def test_it_can_be_trained_renewed_and_compared() -> None:
     assert fresh.guarantee.epsilon == 10.0 and sum(c.epsilon for c in fresh.guarantee.charges) == 10
 
 
+@pytest.mark.parametrize(("epsilon", "canaries"), [pytest.param(1.0, 10_000, marks=pytest.mark.slow), (4.0, 2_000)])
+def test_verify_tells_half_of_the_noise_from_all_of_it(epsilon: float, canaries: int) -> None:
+    effort = Effort(runs=1000, canaries=canaries)
+    assert verify(EdgeBucketResponse(epsilon=epsilon), effort).verdict != "refuted"
+    half = verify(HalfLists(epsilon=epsilon), effort)
+    assert half.verdict == "refuted" and "likelihood of the lists" in half.findings[0].detail
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_verify_finds_no_contradiction(epsilon: float) -> None:
-    result = verify(EdgeBucketResponse(epsilon=epsilon), Effort(runs=20_000, canaries=50_000))
-    assert result.verdict != "refuted" and result.lower_bound <= epsilon
+def test_verify_sees_half_of_the_claim_with_default_settings(epsilon: float) -> None:
+    found = verify(EdgeBucketResponse(epsilon=epsilon))
+    assert found.verdict == "consistent" and found.lower_bound > 0.5 * epsilon
+
+
+def test_what_a_list_tells_is_its_likelihood_ratio() -> None:
+    """By the exact law of lists of one or two entries, a tenth of all nodes being alike."""
+    mechanism = EdgeBucketResponse(epsilon=2.0)
+    keep = 1 / (1 + math.exp(-0.75))
+    fill = 0.1 * keep + 0.9 * (1 - keep)
+    ratio = math.exp(0.25)  # two lengths share epsilon 0.5
+    mixed = (keep * (1 - fill) + (1 - keep) * fill) / (2 * fill * (1 - fill))
+    told = np.exp(mechanism._weigh(np.array([0, 1, 1, 2, 2]), np.array([0, 0, 1, 1, 2])))
+    assert told == pytest.approx([1 / ratio, ratio * (1 - keep) / (1 - fill), ratio * keep / fill, ratio * mixed,
+                                  ratio * keep / fill])  # fmt: skip
 
 
 def test_verify_catches_lengths_without_noise() -> None:
-    class Exact(EdgeBucketResponse):
-        """Lengths as they are: gp-sound under a claim for edges."""
-
-        def lengths(self, degrees: np.ndarray, num_nodes: int, noise: Noise) -> np.ndarray:
-            return degrees
-
-    assert verify(Exact(epsilon=4.0), Effort(runs=20_000, canaries=1000)).verdict == "refuted"
+    assert verify(ExactLengths(epsilon=4.0), Effort(runs=20_000, canaries=1000)).verdict == "refuted"
 
 
 def test_bad_parameters_and_sizes_are_named() -> None:

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from edgeveil.defences.base import DEFENCES, Faces
 from edgeveil.defences.graphprivatizer.buckets import choose_plan
 from edgeveil.defences.graphprivatizer.gp_sound import BucketResponse
-from edgeveil.defences.graphprivatizer.local_audit import edge_or_none, entry_neighbours, planted_alike
+from edgeveil.defences.graphprivatizer.local_audit import ALIKE, edge_or_none, entry_neighbours, planted_alike
 from edgeveil.defences.renewal import Renewal
+from edgeveil.defences.renewal_audit import at_half
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.graph.compact import available_memory
 from edgeveil.graph.features import FeatureMatrix
@@ -38,6 +39,7 @@ __all__ = ["EdgeBucketResponse", "resized"]
 Int = NDArray[np.int64]
 _BYTES_PER_ENTRY = 64  # rows, entries, keys, orders and responses while lists are made
 _ALWAYS_FINE = 10**8
+GRAPHS = 5  # with planted pairs: what tells most is rare here
 
 
 def resized(indptr: Int, entry: Int, length: Int, num_nodes: int, noise: Noise) -> tuple[Int, Int]:
@@ -132,24 +134,40 @@ class EdgeBucketResponse(BucketResponse):
         return self._sent_again()
 
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
-        """Planted pairs of alike nodes, and an edge that is there or not; with public features and without pruning."""
-        public = replace(self, epsilon_x=math.inf, epsilon_y=math.inf, prune=False)
-        few = replace(public, buckets=None if self.buckets is None else min(self.buckets, 4))
+        """Planted pairs of alike nodes, and an edge that is there or not.
+
+        With public features, without pruning, and in two buckets, the alike and the others, where an entry tells most.
+        """
+        public = replace(self, epsilon_x=math.inf, epsilon_y=math.inf, prune=False, buckets=2)
+        half = at_half(public)
         return [
-            planted_alike("planted pairs of alike nodes", lambda job: public._collect(job)[1], effort),
-            entry_neighbours(edge_or_none(), few._lists_of_pair, effort),
+            planted_alike("planted pairs of alike nodes", public.sent_once, public._weigh, effort, graphs=GRAPHS),
+            planted_alike("planted pairs of alike nodes, renewed", half.sent_twice, half._weigh, effort, graphs=1),
+            entry_neighbours(edge_or_none(), public._lists_of_pair, effort),
         ]
 
+    def _weigh(self, length: Int, alike: Int) -> NDArray[np.float64]:
+        """ln P(list | one edge, to an alike node) / P(list | none), of lists without other edges.
+
+        A list is longer than nothing by e^(ε_l/2) times more often; one of its entries, any of them, is the edge's.
+        """
+        first = float(self.per_entry) * (1.0 if self.share is None else self.share)
+        keep = 1 / (1 + math.exp(-first))
+        filled = ALIKE * keep + (1 - ALIKE) * (1 - keep)
+        entries = alike * keep / filled + (length - alike) * (1 - keep) / (1 - filled)
+        named = np.log(entries / np.maximum(length, 1), where=length > 0, out=np.zeros(len(length)))
+        return named + np.where(length > 0, 1, -1) * float(self.length_epsilon) / 2
+
     def _lists_of_pair(self, graph: Graph, noise: Noise, runs: int) -> list[tuple[int, ...]]:
-        """Of nodes 0 and 1: the noisy length of the list, and how often it names the other, many times over."""
+        """Of nodes 0 and 1: the noisy length of the list, and how many alike nodes it names, many times over."""
         n = graph.num_nodes
         plan = choose_plan(FeatureMatrix.wrap(graph.x), float(self.per_entry), self.buckets, self.share)
         columns = []
-        for node, other in ((0, 1), (1, 0)):
+        for node in (0, 1):
             mine = graph.neighbours(node)
             length = self.lengths(np.full(runs, len(mine)), n, noise)
             indptr = len(mine) * np.arange(runs + 1)
             row, entry = resized(indptr, np.tile(mine, runs), length, n, noise)
-            named = row[self.respond(entry, plan, noise) == other]
-            columns += [length, np.bincount(named, minlength=runs)]
+            alike = row[plan.bucket[self.respond(entry, plan, noise)] == plan.bucket[node]]
+            columns += [length, np.bincount(alike, minlength=runs)]
         return list(map(tuple, np.stack(columns, axis=1).tolist()))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ from edgeveil.defences.base import DEFENCES, Faces
 from edgeveil.defences.graphprivatizer.buckets import Plan, choose_plan
 from edgeveil.defences.graphprivatizer.local import BOTH, FEATURES, ONE_ENTRY, Lists, LocalMechanism
 from edgeveil.defences.graphprivatizer.local_audit import entry_neighbours, rewired, swapped_edges
+from edgeveil.defences.job import Job
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
+from edgeveil.defences.renewal_audit import at_half, graph_twice
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
@@ -217,9 +219,19 @@ class BucketResponse(LocalMechanism):
         public = replace(self, epsilon_x=math.inf, epsilon_y=math.inf)
         few = replace(public, buckets=None if self.buckets is None else min(self.buckets, 4))
         return [
-            swapped_edges("swapped edges, lists of two nodes", lambda job: public._collect(job)[1], effort),
+            swapped_edges("swapped edges, lists of two nodes", public.sent_once, effort),
+            swapped_edges("swapped edges, lists of two nodes, renewed", at_half(public).sent_twice, effort),
             entry_neighbours(rewired(), lambda graph, noise, runs: few._entries(graph, noise, runs), effort),
         ]
+
+    def sent_once(self, job: Job) -> tuple[Sequence[Any], float]:
+        """The lists of one release."""
+        return [self._collect(job)[1].directed], math.inf
+
+    def sent_twice(self, job: Job) -> tuple[Sequence[Any], float]:
+        """The lists of a release and of its renewal, and the epsilon that the renewal states."""
+        told = graph_twice(self, job)
+        return [told.first, told.second], told.stated
 
     def _entries(self, graph: Graph, noise: Noise, runs: int) -> list[tuple[int, ...]]:
         """The noisy entries of nodes 0 and 1, the two that the undirected edge 0-1 would fill, many times over."""

@@ -6,7 +6,7 @@ differ in whom node 0 lists; what is looked at is node 0's noisy list alone, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from itertools import product
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from edgeveil.defences.graphprivatizer.replacement import Candidates, Lists
 from edgeveil.defences.job import Job
-from edgeveil.defences.perturbed import PerturbedGraph
 from edgeveil.defences.trial import trial_job
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.experiments import Coins, Effort, Neighbours, Sight, Views
@@ -23,6 +22,7 @@ from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.seeds import Seed
 
 __all__ = [
+    "ALIKE",
     "CountsCertain",
     "edge_or_none",
     "entry_neighbours",
@@ -35,6 +35,11 @@ __all__ = [
 ]
 
 Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+Weigh = Callable[[Int, Int], Float]
+Sent = Callable[[Job], tuple[Sequence[Any], float]]
+"""The noisy lists (CSR) that one release shows, or a release and its renewal, and the epsilon stated for them."""
+ALIKE = 0.1  # share of alike nodes among all
 
 
 @runtime_checkable
@@ -69,10 +74,11 @@ def rewired() -> list[tuple[str, Graph, Graph]]:
 
 
 def edge_or_none() -> list[tuple[str, Graph, Graph]]:
-    """An edge that is there or not, in two groups of alike nodes."""
-    x = np.repeat(np.eye(2, dtype=np.float32), 4, axis=0)
+    """An edge that is there or not, between two alike nodes among others: filling hardly ever names their kind."""
+    x = np.eye(2, dtype=np.float32)[[0] * 2 + [1] * 22]
     pair, rest = [(0, 1)], [(2, 3), (4, 5)]
-    return [("edge 0-1 or none, 8 nodes", _tiny(pair + rest, x, "3 edges"), _tiny(rest, x, "2 edges"))]
+    first, second = (Graph.from_edges(np.array(e).T, x, num_nodes=len(x)) for e in (pair + rest, rest))
+    return [("edge 0-1 or none, 24 nodes", first, second)]
 
 
 def repeated(candidates: Candidates, lists: Lists, node: int, runs: int) -> tuple[Candidates, Int]:
@@ -113,7 +119,7 @@ def entry_neighbours(
     return Neighbours(name, sample, None if reachable is None else possible)
 
 
-def swapped_edges(name: str, sent: Callable[[Job], PerturbedGraph], effort: Effort) -> Coins:
+def swapped_edges(name: str, sent: Sent, effort: Effort) -> Coins:
     """Many groups of four nodes a, b, c, d in a graph: a coin links a-b and c-d, or a-c and b-d; degrees stay.
 
     Looked at are the lists of a and b alone: two entries, those of the edge a-b. Nodes a and b are alike, c and d are.
@@ -125,35 +131,52 @@ def swapped_edges(name: str, sent: Callable[[Job], PerturbedGraph], effort: Effo
         a, b, c, d = np.arange(4 * groups).reshape(groups, 4).T
         ends = [np.concatenate([a, np.where(coins, c, b)]), np.concatenate([np.where(coins, b, c), d])]
         graph = Graph.from_edges(np.array(ends), np.tile(np.eye(2, dtype=np.float32)[[0, 0, 1, 1]], (groups, 1)))
-        lists = sent(trial_job(graph, effort.noise_seed(name))).directed.tocoo()
+        shown, stated = sent(trial_job(graph, effort.noise_seed(name)))
         alike = np.isin(np.arange(4 * groups) % 4, (0, 1))
-        kinds = np.zeros((4 * groups, 2), np.int64)
-        kinds[lists.row, np.where(alike[lists.col], 0, 1)] = 1
-        code = kinds @ np.array([1, 2])
-        return Sight(coins, {"kinds of nodes in the lists": code[a] + 4 * code[b]})
+        code = np.zeros(4 * groups, np.int64)
+        for directed in shown:
+            lists, kinds = directed.tocoo(), np.zeros((4 * groups, 2), np.int64)
+            kinds[lists.row, np.where(alike[lists.col], 0, 1)] = 1
+            code = 4 * code + kinds @ np.array([1, 2])
+        return Sight(coins, {"kinds of nodes in the lists": code[a] + 4 ** len(shown) * code[b]}, stated=stated)
 
     return Coins(name, see, inserted=False)
 
 
-def planted_alike(name: str, sent: Callable[[Job], PerturbedGraph], effort: Effort) -> Coins:
-    """Many pairs of alike nodes among four times as many others, linked by coin.
+def planted_alike(name: str, sent: Sent, weigh: Weigh, effort: Effort, graphs: int) -> Coins:
+    """Many pairs of alike nodes among nine times as many others, linked by coin, in `graphs` graphs of their own.
 
-    Looked at are the lengths of their two lists and how many alike nodes these name; uniform nodes are mostly others.
+    `weigh` says what a list tells: the log-likelihood ratio of "its node has the edge" against "it has none", given
+    its length and how many alike nodes it names. An edge shows in both lists, so the two add up. The telling outputs
+    (two lists with one alike entry each) are rare, which is why there are more coins than elsewhere.
     """
 
     def see() -> Sight:
-        pairs = max(4, effort.canaries // 2)
-        coins = effort.rng("coins", name).random(pairs) < 0.5
-        u, v = np.arange(2 * pairs).reshape(pairs, 2).T
-        alike = np.arange(10 * pairs) < 2 * pairs
-        graph = Graph.from_edges(
-            np.stack([u[coins], v[coins]]), np.eye(2, dtype=np.float32)[alike.astype(int)], num_nodes=10 * pairs
-        )
-        lists = sent(trial_job(graph, effort.noise_seed(name))).directed.tocoo()
-        own = np.bincount(lists.row, alike[lists.col], 10 * pairs).astype(np.int64)
-        length = np.bincount(lists.row, minlength=10 * pairs)
-        code = 3 * np.minimum(length, 7) + np.minimum(own, 2)
-        views = {"lengths of the lists": np.minimum(length[u] + length[v], 20), "lists": code[u] * 24 + code[v]}
-        return Sight(coins, views)
+        rng, pairs = effort.rng("coins", name), max(4, effort.canaries)
+        coins = rng.random((graphs, pairs)) < 0.5
+        told = [_alike_lists(sent, weigh, row, effort.noise_seed(name, turn)) for turn, row in enumerate(coins)]
+        lengths, weight = (np.concatenate(part) for part in list(zip(*told, strict=True))[:2])
+        step = np.abs(weight).max() / 16 or 1.0
+        views = {
+            "lengths of the lists": np.minimum(lengths, 20),
+            "likelihood of the lists": np.floor(weight / step).astype(np.int64),
+        }
+        return Sight(coins.ravel(), views, stated=min(stated for _, _, stated in told))
 
     return Coins(name, see)
+
+
+def _alike_lists(sent: Sent, weigh: Weigh, coins: NDArray[np.bool_], seed: int | None) -> tuple[Int, Float, float]:
+    """Per pair: the lengths of its lists, added, and what they tell; and the epsilon stated."""
+    pairs = len(coins)
+    nodes, ends = round(2 * pairs / ALIKE), np.arange(2 * pairs).reshape(pairs, 2)
+    alike = np.arange(nodes) < 2 * pairs
+    x = np.eye(2, dtype=np.float32)[alike.astype(int)]
+    shown, stated = sent(trial_job(Graph.from_edges(ends[coins].T, x, num_nodes=nodes), seed))
+    lengths, told = np.zeros(nodes, np.int64), np.zeros(nodes)
+    for directed in shown:
+        lists = directed.tocoo()
+        own = np.bincount(lists.row, alike[lists.col], nodes).astype(np.int64)
+        length = np.bincount(lists.row, minlength=nodes)
+        lengths, told = lengths + length, told + weigh(length, own)
+    return lengths[ends].sum(axis=1), told[ends].sum(axis=1), stated

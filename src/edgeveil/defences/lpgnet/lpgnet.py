@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, Faces, claim_of, make_release, over_graphs
+from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Faces, claim_of, make_release, over_graphs
 from edgeveil.defences.job import Job
 from edgeveil.defences.lpgnet.bayes_readout import EvidenceReader
 from edgeveil.defences.lpgnet.degree_vectors import (
@@ -25,7 +25,7 @@ from edgeveil.defences.lpgnet.degree_vectors import (
     noise_scale,
     query_cost,
 )
-from edgeveil.defences.lpgnet.lpgnet_audit import vector_experiments
+from edgeveil.defences.lpgnet.lpgnet_audit import VectorDefence, renewed_vectors, vector_experiments
 from edgeveil.defences.lpgnet.lpgnet_stack import (
     Phase,
     answer,
@@ -60,7 +60,7 @@ REUSED = (
 
 @DEFENCES.register("lpgnet", presets={"lpgnet-1": {"layers": 1}, "lpgnet-2": {"layers": 2}}, numbered="layers")
 @dataclass(frozen=True, kw_only=True)
-class LPGNet(Defence):
+class LPGNet(VectorDefence):
     """`layers` extra MLPs, each fed by one noisy degree-vector query of equal cost.
 
     epsilon: for one undirected edge; inf asks without noise (LPGNet Table 2). noise: discrete (exact, the default of
@@ -263,9 +263,9 @@ class LPGNet(Defence):
         return claim_of(self, self.mechanism_guarantee(None))._replace(gaussian=self.noise == "gaussian")
 
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
-        """Planted pairs and neighbouring graphs through the noise stage; continuous noise is only ever seeded."""
+        """Planted pairs and neighbours through the noise stage, and a renewal; continuous noise is only ever seeded."""
         effort = replace(effort, secure=False) if self.noise == "continuous" else effort
-        return vector_experiments(self.noise_stage, effort)
+        return [*vector_experiments(self.noise_stage, effort), *renewed_vectors(self, effort)]
 
     def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """What the noisy vectors of one release promise, in any setting."""

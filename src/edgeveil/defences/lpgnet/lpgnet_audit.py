@@ -7,6 +7,7 @@ each query by one. Training on the vectors is post-processing and cannot add to 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,16 +16,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.defences.base import Defence
 from edgeveil.defences.job import Job, Setting
 from edgeveil.defences.lpgnet.degree_vectors import SLICES
-from edgeveil.defences.lpgnet.lpgnet_stack import Phase, distinct, make_phases
+from edgeveil.defences.lpgnet.lpgnet_stack import Phase, ask_again, distinct, make_phases, stack_settings
+from edgeveil.defences.renewal_audit import RENEWED, at_half, is_renewable, renew_untrained
 from edgeveil.defences.trial import trial_job
 from edgeveil.graph.cluster_degrees import cluster_degrees
+from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.models.assemble import build
 from edgeveil.privacy.canaries import degree_strata, heavy_tailed_graph, plant, synthetic_graph
 from edgeveil.privacy.experiments import Coins, Effort, Experiment, Neighbours, Sight, Views
+from edgeveil.privacy.guarantee import Guarantee
+from edgeveil.release.lpgnet_predictor import LPGNetPredictor, row_logits, stack_features
+from edgeveil.seeds import Seed
 
-__all__ = ["NoiseStage", "vector_experiments"]
+__all__ = ["NoiseStage", "renewed_vectors", "vector_experiments"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -33,6 +41,18 @@ NoiseStage = Callable[[Job, Sequence[Phase], Callable[[int], None]], object]
 CLASSES = 3
 NEAR = 1e-6
 LEAVES = 90
+
+
+class VectorDefence(Defence):
+    """A defence whose noise stage asks for vectors."""
+
+    @abstractmethod
+    def noise_stage(self, job: Job, phases: Sequence[Phase], learn: Callable[[int], None]) -> object:
+        """Ask every phase in every layer."""
+
+    @abstractmethod
+    def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
+        """What one release promises."""
 
 
 class _Query(NamedTuple):
@@ -193,6 +213,56 @@ def _repeats(query: _Query, pairs: Int) -> Int:
     gap = np.abs(np.where(np.isinf(copies) | np.isinf(mine), 9.0, copies) - np.where(np.isinf(mine), 0.0, mine))
     present, absent = np.abs(gap - 1).min(axis=0) < NEAR, gap.min(axis=0) < NEAR
     out: Int = (present.astype(np.int64) - absent).sum(axis=0)
+    return out
+
+
+# -- a release that is renewed -----------------------------------------------------------------------------------------
+
+
+def renewed_vectors(mechanism: VectorDefence, effort: Effort) -> list[Experiment]:
+    """Planted pairs in the vectors of a release and of its renewal; none where the method has no renewal."""
+    if not is_renewable(mechanism):
+        return []
+    half = at_half(mechanism)
+
+    def see() -> Sight:
+        known = heavy_tailed_graph(int(2.5 * effort.canaries) + 20, int(7.5 * effort.canaries))
+        planted = plant(known, effort.canaries, effort.rng("coins", RENEWED))
+        job = trial_job(planted.graph, effort.noise_seed(RENEWED), classes=CLASSES)
+        first = _Auditor(known, effort.rng("clusters", RENEWED)).ask(half.noise_stage, job)
+        stack = _untrained(job, [q.vectors for q in first])
+        fresh = renew_untrained(half, job, stack, half.mechanism_guarantee(job.seed))
+        assert isinstance(fresh.predictor, LPGNetPredictor) and fresh.guarantee.claimed_epsilon is not None
+        queries = [*first, *_renewed_queries(fresh.predictor, job, known)]
+        views = _Residuals.of(queries, planted.pairs).views()
+        return Sight(
+            planted.coins, views, [degree_strata(known, planted.pairs)], stated=fresh.guarantee.claimed_epsilon
+        )
+
+    return [Coins(RENEWED, see)]
+
+
+def _untrained(job: Job, vectors: Sequence[Float]) -> LPGNetPredictor:
+    """A stack with fresh weights: which clusters it gives does not matter to privacy."""
+    spec = stack_settings(job)[0]
+    models = [build(spec, job.train_features.shape[1], CLASSES, seed=0).eval()]
+    logits, features = row_logits(models[0], job.train_features), None
+    for layer, asked in enumerate(vectors, start=1):
+        features = stack_features(features, logits, asked)
+        models.append(build(spec, features.shape[1], CLASSES, seed=layer).eval())
+        logits = row_logits(models[-1], FeatureMatrix.wrap(features))
+    return LPGNetPredictor(spec, models, list(vectors))
+
+
+def _renewed_queries(stack: LPGNetPredictor, job: Job, known: Graph) -> list[_Query]:
+    """The renewal's answers; its clusters follow from the public features, weights and earlier answers."""
+    out: list[_Query] = []
+
+    def repeat(clusters: Int, layer: int) -> Float:
+        out.append(_Query(stack.vectors[layer - 1], clusters, cluster_degrees(known, clusters, CLASSES)))
+        return stack.vectors[layer - 1]
+
+    ask_again(stack, job.train_features, repeat)
     return out
 
 

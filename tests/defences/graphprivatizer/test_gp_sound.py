@@ -71,10 +71,10 @@ def test_verify_would_catch_twice_the_budget() -> None:
 
         @property
         def per_entry(self) -> Fraction:
-            return Fraction(4)
+            return 2 * super().per_entry
 
         def mechanism_guarantee(self, seed: object = None) -> object:  # type: ignore[override]
-            return BucketResponse(epsilon=4.0).mechanism_guarantee(None)
+            return BucketResponse(epsilon=self.epsilon).mechanism_guarantee(None)
 
     assert verify(Liar(epsilon=4.0), Effort(runs=20_000, canaries=1000)).verdict == "refuted"
 

@@ -262,7 +262,8 @@ def _renewed_queries(stack: LPGNetPredictor, job: Job, known: Graph) -> list[_Qu
         out.append(_Query(stack.vectors[layer - 1], clusters, cluster_degrees(known, clusters, CLASSES)))
         return stack.vectors[layer - 1]
 
-    ask_again(stack, job.train_features, repeat)
+    assert stack.noise is not None
+    ask_again(stack, job.train_features, repeat, stack.noise)
     return out
 
 

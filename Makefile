@@ -18,7 +18,7 @@ demo: setup
 	$(BIN)/edgeveil audit --out demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # dp-accounting needs an older attrs than constraints.txt pins, so its tests have an environment of their own.
 test-pld:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from forked import python
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -21,22 +20,20 @@ def snippets(page: Path) -> str:
     return "\n".join(b for b in blocks if "--8<--" not in b)
 
 
-def run(args: list[str], cwd: Path) -> None:
-    done = subprocess.run(
-        args, cwd=cwd, capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+def run(script: Path, cwd: Path) -> None:
+    done = python(script, cwd, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if snippets(p)], ids=lambda p: p.name)
 def test_python_snippets_run(page: Path, tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text(snippets(page), encoding="utf-8")
-    run([sys.executable, "page.py"], tmp_path)
+    run(tmp_path / "page.py", tmp_path)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
 def test_examples_run(example: Path, tmp_path: Path) -> None:
-    run([sys.executable, str(example)], tmp_path)
+    run(example, tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import edgeveil as ev
+import forked
 from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.npz import write_npz
 from edgeveil.plugins import VARIABLE
@@ -37,9 +38,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def edgeveil(home: Path, *args: Any) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "edgeveil", *map(str, args)], cwd=home, capture_output=True, text=True, timeout=280
-    )
+    done = forked.edgeveil(*args, cwd=home)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -94,7 +93,7 @@ def test_in_an_audit_from_python(tmp_path: Path) -> None:
     kept = tmp_path / "store.sqlite"
     plan: dict[str, Any] = {
         "defences": ["none", "gap-like"], "epsilons": [4.0], "attacks": ["linkteller", "shadow-pairs"], "nodes": 60,
-        "params": {"gap-like": {"hops": 1}, "shadow-pairs": {"examples": 100}}, "shadow": toy(90, seed=5),
+        "params": {"gap-like": {"hops": 1}, "shadow-pairs": {"examples": 100}}, "shadow": toy(90, seed=5), "runs": 1,
     }  # fmt: skip
     found = ev.audit(three_classes(), keep=kept, **plan)
     by = {(row["defence"], row["attack"]): row for row in found.rows if row["belief"] == "k"}
@@ -146,7 +145,7 @@ def test_in_a_sweep_over_worker_processes(home: Path, monkeypatch: pytest.Monkey
 def test_in_the_audit_command_with_processes(home: Path) -> None:
     edgeveil(home, "audit", "secret.npz", "--plugin", GAP, "--plugin", SHADOW, "--defence", "none,gap-like", "--epsilon", 4,
              "--attack", "shadow-pairs", "--shadow", "public.npz", "--nodes", 60, "--workers", 2, "--out", "audit",
-             "--set", "gap-like.hops=1")  # fmt: skip
+             "--set", "gap-like.hops=1", "--runs", 1)  # fmt: skip
     page = (home / "audit" / "report.html").read_text(encoding="utf-8")
     assert "gap-like" in page and "shadow-pairs" in page
 

@@ -23,16 +23,17 @@ from edgeveil.privacy.ledger.database import Database
 from edgeveil.serve.auth import KeyStore
 from edgeveil.serve.config import load_settings
 from edgeveil.serve.ledger import Ledger
+from forked import Child
 
 
 class Process:
     """`edgeveil serve` with its own state folder."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "edgeveil", "serve", str(folder / "release"), "--state", str(folder / "state")]
+        words = ("edgeveil", "serve", folder / "release", "--state", folder / "state", "--port", "0", *options)
         self.log = folder / f"log-{time.monotonic_ns()}"
-        with self.log.open("w") as out:
-            self.child = subprocess.Popen([*command, "--port", "0", *options], stdout=out, stderr=out)
+        self.log.touch()
+        self.child = Child(*words, cwd=folder, out=self.log)
         for _ in range(4000):
             text = self.log.read_text()
             if "serving" in text and " on http" in text:

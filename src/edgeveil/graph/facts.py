@@ -99,9 +99,8 @@ def derived_columns(graph: Graph) -> list[Derived]:
 
 def _ranks(values: Any) -> Float:
     """Centred ranks of unit length, so that a product is Spearman's correlation."""
-    from scipy.stats import rankdata  # a second of imports that only `inspect` needs
-
-    ranks = rankdata(np.asarray(values, np.float64))
+    _, places, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum() - (counts - 1) / 2)[places]  # ties share their mean rank
     ranks -= ranks.mean()
     length = np.linalg.norm(ranks)
     out: Float = ranks / length if length else ranks

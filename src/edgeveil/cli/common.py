@@ -6,7 +6,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -50,6 +51,7 @@ __all__ = [
     "load_graph",
     "numbers",
     "open_release",
+    "remembered",
     "say",
     "words",
     "write_json_lines",
@@ -280,3 +282,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+@contextmanager
+def remembered(ledger: str | None, out: Path, *others: Path) -> Iterator[None]:
+    """Around a command that records: refuse a ledger older than heads nearby, and leave its head beside `out`."""
+    if ledger is None:
+        yield
+        return
+    from edgeveil.privacy.ledger import open_ledger, require_extra
+
+    require_extra("recording in a ledger")
+    from edgeveil.privacy.ledger.heads import check_recorded, keep_recorded
+
+    with open_ledger(ledger) as opened:
+        check_recorded(opened, out, *others)
+    yield
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    keep_recorded(ledger, out)

@@ -20,6 +20,7 @@ from edgeveil.cli.common import (
     NodeFile,
     TenantName,
     load_graph,
+    remembered,
     say,
 )
 from edgeveil.cli.method_options import SetOption, settings
@@ -82,8 +83,9 @@ def perturb(
     if edges is not None:
         secret = _canonical(secret)
     guarantee = mechanism.mechanism_guarantee(seed)  # type: ignore[attr-defined]
-    if ledger is not None:
-        record(ledger, guarantee, secret, f"perturb {defence}", edge_set=edge_set, tenant=tenant)
+    with remembered(ledger, out):
+        if ledger is not None:
+            record(ledger, guarantee, secret, f"perturb {defence}", edge_set=edge_set, tenant=tenant)
     noisy = mechanism.perturb(secret, seed=seed)
     manifest = {
         "format": 1,

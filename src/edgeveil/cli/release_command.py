@@ -28,6 +28,7 @@ from edgeveil.cli.common import (
     Target,
     TenantName,
     load_graph,
+    remembered,
     say,
 )
 from edgeveil.cli.method_options import SetOption, settings
@@ -101,11 +102,12 @@ def release(
     secret = secret if other is not None else with_default_split(secret, split_seed)
     options: dict[str, Any] = settings(set_, [defence]).get(defence, {})
     options |= {} if preset is None else {"preset": preset}
-    made = defend(
-        secret, defence, epsilon=epsilon, model=model, seed=seed, inference_graph=other, setting=setting,
-        ledger=ledger, edge_set=edge_set, tenant=tenant, scaling=scaling, **options,
-    )  # fmt: skip
-    made.save(out)
+    with remembered(ledger, out):
+        made = defend(
+            secret, defence, epsilon=epsilon, model=model, seed=seed, inference_graph=other, setting=setting,
+            ledger=ledger, edge_set=edge_set, tenant=tenant, scaling=scaling, **options,
+        )  # fmt: skip
+        made.save(out)
     for note in made.notes:
         say(f"note: {note}")
     say(f"features: scaling {made.scaling}")

@@ -18,6 +18,7 @@ from edgeveil.cli.common import (
     TenantName,
     load_graph,
     open_release,
+    remembered,
     say,
 )
 from edgeveil.errors import UsageError
@@ -50,10 +51,11 @@ def renew(
         raise UsageError(f"{out} already holds a release; renewing spends epsilon again, so choose another --out")
     from edgeveil.defences.renew import renew as renewed
 
-    made = renewed(
-        open_release(release), load_graph(graph, edges=edges, features=features, nodes=nodes, data_root=data_root),
-        epsilon=epsilon, ledger=ledger, edge_set=edge_set, tenant=tenant,
-    )  # fmt: skip
-    made.save(out)
+    with remembered(ledger, out, release):
+        made = renewed(
+            open_release(release), load_graph(graph, edges=edges, features=features, nodes=nodes, data_root=data_root),
+            epsilon=epsilon, ledger=ledger, edge_set=edge_set, tenant=tenant,
+        )  # fmt: skip
+        made.save(out)
     say(made.guarantee.statement())
     typer.echo(f"{out}: {made!r}")

@@ -22,7 +22,7 @@ from edgeveil.privacy.guarantee import SEEDED
 from edgeveil.privacy.ledger.accounts import Account
 from edgeveil.privacy.ledger.chain import Head
 from edgeveil.privacy.ledger.database import Database
-from edgeveil.privacy.ledger.heads import HeadFile, last_logged
+from edgeveil.privacy.ledger.heads import HeadFile, check_recorded, last_logged
 from edgeveil.privacy.ledger.ledger import Spend
 from edgeveil.privacy.ledger.overlap import Bill
 from edgeveil.privacy.ledger.units import UNLIMITED, from_units
@@ -124,6 +124,7 @@ class Service:
         for head, where in ((beside.read(), beside.path), (last_logged(settings.audit_path), settings.audit_path)):
             if head is not None:
                 self.ledger.check_head(head, str(where))
+        check_recorded(self.ledger, settings.release)
 
         def witness(head: Head) -> None:
             beside.write(head)

@@ -8,14 +8,20 @@ import os
 import secrets
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgeveil.errors import StorageError
+from edgeveil.privacy.ledger import open_ledger
 from edgeveil.privacy.ledger.chain import Head
 
-__all__ = ["HeadFile", "last_logged"]
+if TYPE_CHECKING:
+    from edgeveil.privacy.ledger.ledger import Ledger
+
+__all__ = ["HeadFile", "check_recorded", "keep_recorded", "last_logged"]
 
 log = logging.getLogger("edgeveil")
 _BLOCK = 1 << 16
+_RECORDED = ".recorded-head"
 _MARK = b'"event":"ledger"'
 
 
@@ -33,6 +39,12 @@ class HeadFile:
         """The file for a release folder: its name and ``.ledger-head``."""
         whole = release.absolute()
         return cls(whole.with_name(f"{whole.name}.ledger-head"))
+
+    @classmethod
+    def recorded(cls, out: Path) -> HeadFile:
+        """The file beside a folder that a command wrote under ``--ledger``: its name and ``.recorded-head``."""
+        whole = out.absolute()
+        return cls(whole.with_name(f"{whole.name}{_RECORDED}"))
 
     def read(self) -> Head | None:
         """The head, or None if none was ever kept here."""
@@ -61,6 +73,22 @@ class HeadFile:
                 if not self._warned:
                     log.warning("cannot keep the ledger's head in %s: %s", self.path, error.strerror or error)
                 self._warned = True
+
+
+def keep_recorded(where: str | Path, out: Path) -> None:
+    """Leave the head of the ledger beside what was written under it."""
+    with open_ledger(where, make=False, locked=True) as ledger:
+        HeadFile.recorded(out).write(ledger.head())
+
+
+def check_recorded(ledger: Ledger, *places: Path) -> None:
+    """Refuse a ledger that has forgotten an entry remembered beside any folder next to these; others' heads pass."""
+    name = ledger.head().ledger
+    for folder in sorted({place.absolute().parent for place in places}):
+        for path in sorted(folder.glob(f"*{_RECORDED}")):
+            head = HeadFile(path).read()
+            if head is not None and head.ledger == name:
+                ledger.check_head(head, str(path))
 
 
 def last_logged(path: Path) -> Head | None:

@@ -17,7 +17,7 @@ from edgeveil.errors import InputError
 from edgeveil.registry import Registry
 from edgeveil.release.target import AttackerView, Target
 
-__all__ = ["ATTACKS", "Access", "Attack", "AttackResult", "Scored"]
+__all__ = ["ATTACKS", "Access", "Attack", "AttackResult", "Scored", "by_strength", "check_prior"]
 
 Access = Literal["none", "black-box", "white-box"]
 Int = NDArray[np.int64]
@@ -109,12 +109,16 @@ class Attack(ABC):
     `needs`: of "answers", "graded answers", "features", "stored graph", "stored counts", "mechanism" (its public law),
     "shadow graph", "known edges" and "known non-edges". `watches`: it moves a node's features and watches other nodes'
     answers, so it is blind where an answer depends on the node's own features alone, and needs features wherever no
-    derivative is offered.
+    derivative is offered. `strength` orders attacks by what they find where they apply; with 0 an audit tries the
+    attack only if it is named. `assumes` finishes the sentence "someone who ...".
     """
 
     reference: ClassVar[str] = ""
     needs: ClassVar[frozenset[str]] = frozenset()
     watches: ClassVar[bool] = False
+    strength: ClassVar[int] = 0
+    assumes: ClassVar[str] = ""
+    calibrated: ClassVar[bool] = False  # scores are probabilities
     whole: ClassVar[bool] = False  # asks about the whole graph, whichever nodes matter
 
     @abstractmethod
@@ -125,6 +129,11 @@ class Attack(ABC):
     def needed(self) -> frozenset[str]:
         """What this instance needs; a parameter may add to the class's needs."""
         return self.needs
+
+    @property
+    def assumed(self) -> str:
+        """What the attacker is taken to have; a parameter may change it."""
+        return self.assumes
 
     def run(self, target: Target, view: AttackerView, seed: int = 0) -> AttackResult:
         """Score the view's pairs and account for queries, rows and time."""
@@ -154,31 +163,41 @@ class Attack(ABC):
             probability=got.probability,
         )
 
-    def _check(self, target: Target, view: AttackerView) -> None:
-        for need, value, option in (
-            ("shadow graph", view.shadow, "shadow=, or --shadow GRAPH"),
-            ("known edges", view.known_edges, "known_edges="),
-            ("known non-edges", view.known_non_edges, "known_non_edges="),
+    def lacks(self, target: Target, view: AttackerView | None = None) -> str:
+        """What the attack needs and does not get, in words; empty if it can run. No view: by the target alone."""
+        needed, name = self.needed, _name(self)
+        known = target.features if view is None else view.features
+        for need, attribute, option in (
+            ("shadow graph", "shadow", "shadow=, or --shadow GRAPH"),
+            ("known edges", "known_edges", "known_edges=, or --knows 5%"),
+            ("known non-edges", "known_non_edges", "known_non_edges="),
         ):
-            if need in self.needed and value is None:
-                raise InputError(f"{_name(self)} needs {need}; pass {option}")
-        if "stored graph" in self.needed and target.stored_graph is None:
-            raise InputError(
-                f"{_name(self)} reads the graph that a release keeps, and this target shows none (it keeps statistics "
+            if need in needed and getattr(view, attribute, None) is None:
+                return f"{name} needs {need}; pass {option}"
+        if "stored graph" in needed and target.stored_graph is None:
+            return (
+                f"{name} reads the graph that a release keeps, and this target shows none (it keeps statistics "
                 "or no edges at all, or it is a black box)"
             )
-        if "stored counts" in self.needed and target.stored_counts is None:
-            raise InputError(
-                f"{_name(self)} reads the noisy neighbour counts that a release keeps, and this target shows none (it "
+        if "stored counts" in needed and target.stored_counts is None:
+            return (
+                f"{name} reads the noisy neighbour counts that a release keeps, and this target shows none (it "
                 "keeps a graph or no edges at all, it was made before the noise was recorded, or it is a black box)"
             )
-        if "features" in self.needed and view.features is None:
-            raise InputError(f"{_name(self)} needs the nodes' features; pass features= (model space, one row per node)")
-        if "graded answers" in self.needed and target.answer_kind == "labels":
-            raise InputError(
-                f"{_name(self)} needs logits or probabilities, but this target answers labels only; "
-                "use linkteller-labels"
-            )
+        if "features" in needed and known is None:
+            return f"{name} needs the nodes' features; pass features= (model space, one row per node)"
+        if "graded answers" in needed and target.answer_kind == "labels":
+            return f"{name} needs logits or probabilities, but this target answers labels only; use linkteller-labels"
+        return ""
+
+    def idle(self, target: Target) -> str:
+        """Why an audit need not try it on this target although it could run; empty if it should."""
+        del target
+        return ""
+
+    def _check(self, target: Target, view: AttackerView) -> None:
+        if reason := self.lacks(target, view):
+            raise InputError(reason)
 
 
 CALL = (
@@ -186,6 +205,22 @@ CALL = (
     "controlled_features",
 )  # fmt: skip
 ATTACKS: Registry[Attack] = Registry("attack", "edgeveil.attacks", "edgeveil.attacks", reserved=CALL)
+
+
+def check_prior(prior: float | None, view: AttackerView) -> None:
+    """A prior is a probability, and belongs to pairs that were asked for one by one."""
+    if prior is None:
+        return
+    if not 0 < prior < 1:
+        raise InputError(f"prior must lie between 0 and 1, got {prior!r}")
+    if view.pairs is None:
+        raise InputError("prior= is about the pairs that are asked for; pass pairs=")
+
+
+def by_strength() -> tuple[str, ...]:
+    """Attacks that an audit tries wherever they apply, the strongest first; it reports the first of equals."""
+    tried = [entry for entry in ATTACKS if entry.cls.strength]
+    return tuple(e.name for e in sorted(tried, key=lambda e: (-e.cls.strength, e.name)))
 
 
 def _name(attack: Attack) -> str:

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.base import ATTACKS, Attack, Scored, check_prior
 from edgeveil.attacks.flatroot import FlatRoot
 from edgeveil.attacks.noise_law import Law, law_of
 from edgeveil.errors import InputError, TooLarge, UnknownNameError
@@ -46,33 +46,53 @@ NO_GRAPH = "no noisy graph could be recovered, so only the features speak"
 class EdgePosterior(Attack):
     """`source` of the noisy graph: ``stored`` (white box), ``flatroot`` (questions), ``auto`` prefers stored.
 
-    `keep`: how many best pairs a whole-graph run lists (default 20 per node).
+    `prior`: probability of the asked `pairs` before their bits are seen, whatever their features say (1/2 for pairs
+    that coins decided). `keep`: how many best pairs a whole-graph run lists (default 20 per node).
     """
 
     source: str = "auto"
+    prior: float | None = None
     keep: int | None = None
 
     reference: ClassVar[str] = "this package; Bayes through the public law of the mechanism, prior fitted by EM"
+    strength: ClassVar[int] = 5
+    calibrated: ClassVar[bool] = True
+    assumes: ClassVar[str] = "holds the release, knows the law of its noise and every node's features"
     needs: ClassVar[frozenset[str]] = frozenset({"mechanism"})
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Weigh all pairs among the view's nodes."""
+        check_prior(self.prior, view)
         count = len(view.nodes)
         if count > MOST:
             raise TooLarge(
                 f"edge-posterior weighs all pairs of at most {MOST:,} nodes, got {count:,}; name fewer nodes"
             )
-        if law_of(target.mechanism, 1, 2) is None:
-            raise InputError(NO_LAW.format((target.mechanism or {}).get("name", "not described")))
         noisy, access, notes = self._noisy(target, view, seed)
         facts = _Facts(view, noisy)
         pairs, shown = target.num_nodes * (target.num_nodes - 1) // 2, int(sp.triu(noisy, 1).nnz)
         law = law_of(target.mechanism, shown, pairs)
         assert law is not None
         density = min(max((shown / pairs - law.false) / (law.kept - law.false), 1 / pairs), 0.5)
-        weights = None if law.false == 0 and law.kept == 1 else facts.fit(law, density, seed)
+        weights: Any = None
+        if law.false > 0 or law.kept < 1:
+            given = self.prior
+            weights = facts.fit(law, density, seed) if given is None else [np.array([np.log(given / (1 - given))])]
         told = {"law": law.source, "kept": law.kept, "false": law.false}
         return self._report(facts, law, weights, view, access, notes, told)
+
+    def lacks(self, target: Target, view: AttackerView | None = None) -> str:
+        """Also the law of the mechanism."""
+        if law_of(target.mechanism, 1, 2) is None:
+            return NO_LAW.format((target.mechanism or {}).get("name", "not described"))
+        return super().lacks(target, view)
+
+    def idle(self, target: Target) -> str:
+        """Without noise there is nothing to see through, and a black box would be asked as flatroot asks it."""
+        law = law_of(target.mechanism, 1, 2)
+        if law is not None and law.false == 0:
+            return "no noise to see through"
+        return "" if target.stored_graph is not None else "the noisy graph must be recovered by flatroot first"
 
     def _noisy(self, target: Target, view: AttackerView, seed: int) -> tuple[Any, Any, tuple[str, ...]]:
         if self.source not in ("auto", "stored", "flatroot"):
@@ -197,13 +217,13 @@ class _Facts:
         if weights is None:
             return np.asarray(bit > 0, np.float64)
         odds = np.full(len(bit), float(weights[0][0]))
-        for effect, level in zip(weights[1:], self._levels(evidence), strict=True):
+        for effect, level in zip(weights[1:], self._levels(evidence) if weights[1:] else (), strict=True):
             odds += effect[level]
         fine = 1e-6 * sum(np.argsort(np.argsort(e)) / max(len(e), 1) for e in evidence[1:])
         ratio = np.where(bit > 0, law.kept / max(law.false, 1e-300), (1 - law.kept) / (1 - law.false))
         with np.errstate(over="ignore"):
             out: Float = 1 / (1 + np.exp(-np.clip(odds + np.log(np.maximum(ratio, 1e-300)), -700, 700)))
-        return np.minimum(out * (1 + fine), 1.0)
+        return out if len(weights) == 1 else np.minimum(out * (1 + fine), 1.0)
 
 
 def _split(values: Int) -> list[Int]:

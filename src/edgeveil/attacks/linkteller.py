@@ -50,6 +50,8 @@ class LinkTeller(Attack):
     repeats: int = 1
 
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, Algorithm 1"
+    strength: ClassVar[int] = 2
+    assumes: ClassVar[str] = "alters one node's features at a time and sees graded answers"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers"})
     watches: ClassVar[bool] = True
 

@@ -56,6 +56,8 @@ class LinkTellerGrouped(Attack):
     """More than 1 averages the answers of a randomised model."""
 
     reference: ClassVar[str] = "group-testing form of Wu et al., LinkTeller, IEEE S&P 2022"
+    strength: ClassVar[int] = 2
+    assumes: ClassVar[str] = "alters many nodes' features at a time and sees graded answers"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers", "features"})
     watches: ClassVar[bool] = True
 

@@ -48,11 +48,18 @@ class Lsa2(Attack):
     keep: int | None = None
 
     reference: ClassVar[str] = "He et al., Stealing Links from Graph Neural Networks, USENIX Security 2021"
+    strength: ClassVar[int] = 1
+    assumes: ClassVar[str] = "sees every node's answer once"
 
     @property
     def needed(self) -> frozenset[str]:
         """Features where they are what is compared."""
         return self.needs | ({"features"} if self.source == "attr" else set())
+
+    @property
+    def assumed(self) -> str:
+        """Answers are not needed where features are compared."""
+        return self.assumes if self.source == "post" else "asks nothing, compares features"
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """One query (``post``) or none (``attr``), then all pairs in blocks."""

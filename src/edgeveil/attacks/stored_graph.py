@@ -24,6 +24,8 @@ class StoredGraph(Attack):
     """1 for a pair that the release stores in both directions, 1/2 for one direction (local mechanisms), else 0."""
 
     reference: ClassVar[str] = "this package; the white-box ceiling of attacks on a published noisy graph"
+    strength: ClassVar[int] = 3
+    assumes: ClassVar[str] = "holds the release and reads the graph it keeps"
     needs: ClassVar[frozenset[str]] = frozenset({"stored graph"})
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:

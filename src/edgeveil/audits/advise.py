@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from edgeveil.attacks.base import by_strength
 from edgeveil.audits.audit import MIN_EDGES, AuditPlan, Found, check_plan, make_plan, run_audit, with_default_split
 from edgeveil.audits.cells import summarise
 from edgeveil.audits.resume_files import audit_store, carry_over
@@ -32,7 +33,6 @@ from edgeveil.runs.sweep import Progress
 __all__ = ["CANDIDATES", "Advice", "Choice", "advise", "choose", "choosing_cost", "conclude", "rank"]
 
 CANDIDATES = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2")
-ATTACKS = ("linkteller", "lsa2-post", "lsa2-attr")
 THIN_RUNS = 3
 GIVEN = "the floor you gave"
 
@@ -146,7 +146,7 @@ def advise(
     *,
     floor: float | None = None,
     choose_on: Graph | None = None,
-    attacks: Sequence[str] = ATTACKS,
+    attacks: Sequence[str] | None = None,
     inference_graph: Graph | None = None,
     executor: str = "serial",
     workers: int | None = None,
@@ -163,6 +163,7 @@ def advise(
     wished = make_plan({"defences": CANDIDATES} | plan)
     left_out = in_other_units(wished.defences)
     others = tuple(d for d in wished.defences if d not in ("mlp", "none", *left_out))
+    attacks = by_strength() if attacks is None else attacks
     wished = replace(wished, defences=("mlp", *others), attacks=())
     private = with_default_split(graph, split_seed)
     check_plan(replace(wished, attacks=tuple(attacks)), inference_graph or private)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.attacks.base import ATTACKS
+from edgeveil.attacks.base import ATTACKS, by_strength
 from edgeveil.defences.api import make_defence
 from edgeveil.errors import InputError
 from edgeveil.graph.catalog import names
@@ -34,7 +34,6 @@ from edgeveil.runs.sweep import Progress, stored, sweep
 from edgeveil.seeds import derive
 
 __all__ = [
-    "DEFAULT_ATTACKS",
     "DEFAULT_DEFENCES",
     "DEFAULT_SPLIT",
     "MIN_EDGES",
@@ -52,7 +51,6 @@ __all__ = [
 ]
 
 DEFAULT_DEFENCES = ("none", "mlp", "feature-graph", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-t", "veil-counts")
-DEFAULT_ATTACKS = ("linkteller", "linkteller-grouped", "lsa2-post", "lsa2-attr")
 DEFAULT_SPLIT = "50:25:25"
 MOST_NODES = 4000  # eight million pairs
 MIN_EDGES = 30  # fewer true edges among the attacked nodes make every share a coin toss
@@ -71,7 +69,7 @@ class AuditPlan:
     defences: tuple[str, ...] = DEFAULT_DEFENCES
     epsilons: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
     model: str = "gcn"
-    attacks: tuple[str, ...] = DEFAULT_ATTACKS
+    attacks: tuple[str, ...] = field(default_factory=by_strength)
     runs: int = 1
     seed: int = 0
     nodes: int = 500
@@ -147,13 +145,15 @@ def attack_configs(plan: AuditPlan, seed: int) -> tuple[AttackConfig, ...]:
             name=name, params=_budget(name, plan.queries) | plan.params_of(name),
             nodes=plan.nodes, sample_seeds=(sample,), seed=seed, density="exact",
             shadow=plan.shadow if "shadow graph" in ATTACKS.get(name).needs else None,
+            where_it_fits=plan.attacks == by_strength(),
         )
         for name in plan.attacks
     )  # fmt: skip
 
 
 def _budget(attack: str, queries: int) -> dict[str, int]:
-    return {"queries": queries} if ATTACKS.takes(attack, "queries") else {}
+    """For attacks that alter features; one that certifies asks what certainty needs."""
+    return {"queries": queries} if ATTACKS.takes(attack, "queries") and ATTACKS.get(attack).watches else {}
 
 
 def graphs_of(graph: Graph, inference: Graph | None) -> dict[str, Graph]:

@@ -13,6 +13,7 @@ from edgeveil.graph.graph import Graph
 from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.release.release import Release
 from edgeveil.release.remote import HttpTarget
+from edgeveil.release.target import Target
 from edgeveil.runs.measure import foreign_labels, measure_target, owner_details
 from edgeveil.runs.records import Record
 from edgeveil.runs.rows import plain
@@ -95,15 +96,11 @@ def disagreement(target: Any) -> float:
 
 def _fits(attack: AttackConfig, target: Any) -> bool:
     """Whether the target's answers are rich enough, and its features known in its own space, as the attack needs."""
+    seen = Target.local(target) if isinstance(target, Release) else target
     method = ATTACKS.create(attack.name, **attack.params)
-    needs = method.needed
-    probing = method.watches and getattr(target, "influence", None) is None  # perturbs known rows
-    if (probing or "features" in needs) and getattr(target, "features", None) is None:
+    probing = method.watches and seen.influence is None  # perturbs known rows
+    if probing and seen.features is None:
         return False
-    if "shadow graph" in needs and attack.shadow is None:
-        return False
-    if "mechanism" in needs and getattr(target, "mechanism", None) is None:
-        return False
-    if "stored graph" in needs and getattr(target, "stored_graph", None) is None:
-        return False
-    return not ("graded answers" in needs and getattr(target, "answer_kind", "logits") == "labels")
+    if "shadow graph" in method.needed and attack.shadow is not None:
+        return True
+    return not method.lacks(seen) and not (attack.where_it_fits and method.idle(seen))

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.attacks.base import AttackResult
+from edgeveil.attacks.base import ATTACKS, AttackResult, by_strength
 from edgeveil.audits.audit import AuditPlan, graphs_of
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.pairs import rank
 from edgeveil.privacy.canaries import audit_scores, by_rank, plant
 from edgeveil.privacy.verify import Finding, Verification
-from edgeveil.runs.measure import Measured, measure
+from edgeveil.release.release import Release
+from edgeveil.release.target import Target
+from edgeveil.runs.measure import Measured, measure, measure_target
 from edgeveil.runs.run_config import AttackConfig
-from edgeveil.runs.score import Given
+from edgeveil.runs.score import Given, fits
 from edgeveil.seeds import derive, stream
 
 __all__ = ["verify_through"]
@@ -32,7 +36,7 @@ def verify_through(
     *,
     epsilon: float | None,
     model: str = "gcn",
-    attack_name: str = "linkteller",
+    attack_name: str | None = "linkteller",
     canaries: int = 400,
     guesses: int | None = None,
     confidence: float = 0.99,
@@ -41,35 +45,68 @@ def verify_through(
 ) -> Verification:
     """Bound epsilon from attack scores on coin-inserted pairs; the top and bottom `guesses`/2 scores are guessed.
 
-    `guesses` defaults to a quarter of the canaries and is fixed before the model is trained. `params` sets parameters
-    by the name of the defence or attack.
+    Without an `attack_name` the strongest attack that fits the release guesses. `guesses` defaults to a quarter of the
+    canaries and is fixed before the model is trained. `params` sets parameters by the name of the defence or attack.
     """
     planted = plant(graph, canaries, stream(seed, "canaries"))
     limit = canaries // 4 if guesses is None else guesses
     found = _measure(planted.graph, planted.pairs, defence, epsilon, model, attack_name, seed, params or {})
     assert found.release is not None
-    claim = found.release.guarantee
+    claim, result = found.release.guarantee, found.attacked[0].result
     run = audit_scores(
-        by_rank(_scores(found.attacked[0].result, planted.pairs)), planted.coins,
+        _signed(result, planted.pairs), planted.coins,
         limit=limit, miss=1 - confidence, rng=stream(seed, "guesses"), delta=claim.delta,
     )  # fmt: skip
     detail = f"{run.canaries:,} canaries in {graph.name}, {run.right:,} of {run.guesses:,} guesses right"
-    finding = Finding(f"one-run audit through {model} with {attack_name}", run.lower_bound, detail, run.ceiling)
+    finding = Finding(f"one-run audit through {model} with {result.attack}", run.lower_bound, detail, run.ceiling)
     claimed = math.inf if claim.claimed_epsilon is None else claim.claimed_epsilon
     return Verification(defence, claimed, confidence, (finding,), claim.delta)
 
 
 def _measure(
-    graph: Graph, pairs: NDArray[np.int64], defence: str, epsilon: float | None, model: str, attack: str, seed: int,
-    params: Mapping[str, Mapping[str, Any]],
+    graph: Graph, pairs: NDArray[np.int64], defence: str, epsilon: float | None, model: str, attack: str | None,
+    seed: int, params: Mapping[str, Mapping[str, Any]],
 ) -> Measured:  # fmt: skip
     plan = AuditPlan(defences=(defence,), epsilons=() if epsilon is None else (epsilon,), model=model, params=params)
     graphs = graphs_of(graph, None)
-    on_pairs = AttackConfig(
-        name=attack, params=plan.params_of(attack), protocol="given", beliefs=("k",), seed=derive(seed, "attack")
-    )
     config = plan.config(graphs, defence, epsilon, derive(seed, "through"))
-    return measure(config.model_copy(update={"attacks": (on_pairs,), "details": False}), graphs, Given(pairs=pairs))
+    trained = measure(config.model_copy(update={"attacks": (), "details": False}), graphs)
+    assert trained.release is not None
+    coins = rank(pairs[0], pairs[1], graph.num_nodes)
+    u, v = graph.edge_index
+    sure = ~np.isin(rank(u, v, graph.num_nodes), coins)
+    others = np.stack([u[sure], v[sure]])
+    name = strongest(trained.release) if attack is None else attack
+    on_pairs = AttackConfig(
+        name=name,
+        params=_even(name) | plan.params_of(name),
+        protocol="given",
+        beliefs=("k",),
+        seed=derive(seed, "attack"),
+    )
+    given = Given(pairs=pairs, known_edges=others if "prior" in on_pairs.params else None)
+    found = measure_target(trained.release, graph, (on_pairs,), seed=config.seed, given=given)
+    return replace(found, figures=trained.figures)
+
+
+def _even(attack: str) -> dict[str, float]:
+    """Coins are fair: an attack that weighs evidence starts from even odds instead of what features say."""
+    return {"prior": 0.5} if ATTACKS.takes(attack, "prior") else {}
+
+
+def strongest(release: Release) -> str:
+    """The strongest attack that fits a release at hand."""
+    target = Target.local(release)
+    return next(name for name in by_strength() if fits(AttackConfig(name=name), target))
+
+
+def _signed(result: AttackResult, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Above zero for "in": a probability by its log-odds, any other score by its rank."""
+    scores = _scores(result, pairs)
+    if "prior" not in result.params:
+        return by_rank(scores)
+    sure = np.clip(scores, 1e-12, 1 - 1e-12)
+    return np.asarray(np.log(sure) - np.log1p(-sure), np.float64)
 
 
 def _scores(result: AttackResult, pairs: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -57,7 +57,9 @@ def advise(
     model: ModelName = "gcn",
     epsilon: Annotated[str, typer.Option(help="Candidates, comma separated.")] = "1,2,4,8",
     floor: Annotated[float | None, typer.Option(help="Validation utility to beat; default: that of the MLP.")] = None,
-    attack: Annotated[str, typer.Option(help="Attacks on the chosen releases.")] = "linkteller,lsa2-post,lsa2-attr",
+    attack: Annotated[
+        str | None, typer.Option(help="Attacks on the chosen releases; default: every one that applies.")
+    ] = None,
     runs: Runs = 1,
     seed: SeedOption = 0,
     nodes: NodesOption = None,
@@ -103,7 +105,8 @@ def advise(
     public = None if choose_on is None else load_graph(choose_on, data_root=data_root)
     with RunProgress(kept=out) as progress:
         advice = run_advise(
-            private, floor=floor, choose_on=public, attacks=words(attack), inference_graph=other, executor=executor,
+            private, floor=floor, choose_on=public, attacks=words(attack) if attack else None,
+            inference_graph=other, executor=executor,
             workers=workers, keep=out / "store.sqlite", split_seed=split_seed, progress=progress,
             defences=words(defence), epsilons=numbers(epsilon), model=model, runs=runs, seed=seed, nodes=count,
             preset=preset, scaling=scaling,

@@ -62,9 +62,10 @@ def audit(
     ),
     model: ModelName = "gcn",
     epsilon: Annotated[str, typer.Option(help="Privacy budgets for one undirected edge, comma separated.")] = "1,2,4,8",
-    attack: Annotated[str, typer.Option(help="Attacks, comma separated.")] = (
-        "linkteller,linkteller-grouped,lsa2-post,lsa2-attr"
-    ),
+    attack: Annotated[
+        str | None,
+        typer.Option(help="Attacks, comma separated; default: on every release the strongest ones that apply to it."),
+    ] = None,
     runs: Annotated[
         int | None, typer.Option(min=1, help="Exactly so many runs, all attacked; default: what --minutes allows.")
     ] = None,
@@ -72,6 +73,9 @@ def audit(
         float,
         typer.Option(min=0.01, help="Add runs, in up to four looks, until the verdict is decided or this is up."),
     ] = 3.0,
+    coins: Annotated[
+        int, typer.Option(min=0, help="Planted coins that bound what the strongest attack proves; 0: none.")
+    ] = 1000,
     seed: SeedOption = 0,
     nodes: NodesOption = None,
     queries: Annotated[int, typer.Option(min=1, help="Query budget of linkteller-grouped.")] = 100,
@@ -122,11 +126,13 @@ def audit(
 
     For the owner of the graph: the results are computed from the private edges and are not private themselves.
     """
+    from edgeveil.attacks.base import by_strength
     from edgeveil.audits.inspection import short_inspection
     from edgeveil.cli.foreign_models import check_order, open_model
     from edgeveil.cli.progress import RunProgress
     from edgeveil.report.audit_report import audit as run_audit
 
+    attacks = words(attack) if attack else list(by_strength())
     count, node_file = count_and_file(nodes)
     asked: dict[str, Any] = {"nodes": count} if any(text.isdecimal() for text in nodes or []) else {}
     default = None if edges or node_file else default_graph(data_root)
@@ -155,11 +161,12 @@ def audit(
         found = run_audit(
             train, target=existing, target_name=name, inference_graph=other, executor=executor, workers=workers,
             keep=out / "store.sqlite", progress=progress, command=command_line(sys.argv[1:]),
-            defences=words(defence), epsilons=numbers(epsilon), model=model, attacks=words(attack), runs=runs or 1,
+            defences=words(defence), epsilons=numbers(epsilon), model=model, attacks=attacks, runs=runs or 1,
             seed=seed, queries=queries, preset=preset, scaling=scaling, setting=setting,
-            **asked, split_seed=split_seed, minutes=minutes if runs is None else None, tell=say,
+            **asked, split_seed=split_seed, minutes=minutes if runs is None else None, coins=coins,
+            tell=say,
             source=source_words(graph or default, edges, features, labels, node_file, split),
-            shadow=public, params=settings(set_, words(defence), words(attack)),
+            shadow=public, params=settings(set_, words(defence), attacks),
         )  # fmt: skip
     _show(found, out, json_file)
     if exposed is not None:

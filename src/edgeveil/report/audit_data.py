@@ -35,6 +35,8 @@ class AuditData:
     notes: list[str] = field(default_factory=list)  # what attacks and releases remarked
     gains: list[dict[str, Any]] = field(default_factory=list)  # defence, epsilon, gain over edge-free, its interval
     baselines: dict[str, Any] = field(default_factory=dict)  # mlp, mlp_low, mlp_high
+    reliability: list[dict[str, Any]] = field(default_factory=list)  # label, attack, bins of said and true shares
+    coins: list[dict[str, Any]] = field(default_factory=list)  # defence, epsilon, lower bound by the strongest attack
 
     def __repr__(self) -> str:
         return f"AuditData({self.graph['name']!r}: {len(summarise(self.rows))} releases, {len(self.rows):,} rows)"

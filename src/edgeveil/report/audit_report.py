@@ -21,6 +21,7 @@ from edgeveil.audits.audit import (
     with_shadow,
 )
 from edgeveil.audits.claim_checks import verify_plan
+from edgeveil.audits.coins import coin_bounds
 from edgeveil.audits.existing_models import audit_existing
 from edgeveil.audits.exposed_edges import write_exposed
 from edgeveil.audits.gains import LOOKS
@@ -40,6 +41,8 @@ from edgeveil.runs.records import Record
 from edgeveil.runs.sweep import Progress
 
 __all__ = ["Audit", "audit"]
+
+COIN_SHARE = 0.7  # of the time, for looks; planted coins get what is left
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,6 +105,7 @@ def audit(
     command: str = "",
     source: str | None = None,
     minutes: float | None = None,
+    coins: int = 0,
     tell: Callable[[str], None] | None = None,
     **plan: Any,
 ) -> Audit:
@@ -114,7 +118,9 @@ def audit(
     which an interrupted audit goes on.
     `command` is quoted in the report; `source` is how the command line names the graph, for the commands at its end.
     `minutes`: add runs, in at most four looks, until the verdict is decided or the time is up; without it there are
-    exactly `runs`. `tell` hears about each look. A graph without masks is split anew in every run.
+    exactly `runs`. `coins`: so many planted pairs, decided by coins, bound what the strongest attack proves about each
+    release, in a training of its own, as far as `minutes` allow. `tell` hears about each look. A graph without masks is
+    split anew in every run.
     """
     trains = {"nodes": enough_nodes(inference_graph or graph)} if target is None else {}  # a server's answers cost
     if guarantee is not None and target is None:
@@ -145,7 +151,7 @@ def audit(
                 inference_graph,
                 work,
                 store,
-                minutes=minutes,
+                minutes=minutes * (COIN_SHARE if coins else 1.0),
                 progress=progress,
                 tell=tell,
                 shadow=shadow,
@@ -154,8 +160,10 @@ def audit(
     if not found.records:
         raise EdgeveilError("every part of the audit failed:\n" + "\n".join(found.failures))
     checked = verify_plan(wished.defences, wished.epsilons, wished.seed, wished.params_of)
+    left = None if minutes is None else 60 * minutes - (time.perf_counter() - started)
+    proved = coin_bounds(wished, trained, found.records, coins, left) if coins and inference_graph is None else []
     data = audit_data(
-        wished, truth, found.records, failures=found.failures, verified=checked,
+        wished, truth, found.records, failures=found.failures, verified=checked, coins=proved,
         seconds=time.perf_counter() - started, command=command,
         more={
             "looks": 1 if minutes is None else LOOKS, "stopped": looked.stopped, "model": wished.model,

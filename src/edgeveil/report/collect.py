@@ -76,6 +76,7 @@ def audit_data(
     *,
     failures: Sequence[str] = (),
     verified: Sequence[Mapping[str, Any]] = (),
+    coins: Sequence[Mapping[str, Any]] = (),
     seconds: float = 0.0,
     command: str = "",
     existing: bool = False,
@@ -95,7 +96,9 @@ def audit_data(
         "existing": existing,
         **(more or {}),
     }
-    return collect(graph, records, settings=settings, failures=failures, verified=verified)
+    data = collect(graph, records, settings=settings, failures=failures, verified=verified)
+    data.coins = plain([dict(c) for c in coins])
+    return data
 
 
 def _attacked_how(plan: AuditPlan, attacked: int) -> str:
@@ -216,6 +219,7 @@ def _add_curves(data: AuditData, key: tuple[str, Any], record: Record) -> None:
     if leak["exposure"]:
         exposure = {k: leak["exposure"][k] for k in ("bins", "nodes")}  # never the shares: they are per node
         data.exposure.append({**tag, **exposure})
+    data.reliability += [{**tag, **curve} for curve in leak.get("reliability", ())]
     useful = {b["bin"]: b["utility"] for b in record.details.get("utility_by_degree", ())}
     data.by_degree += [{**tag, **b, "utility": useful.get(b["bin"])} for b in leak["by_degree"]]
     data.budget_curves += [{**tag, **point} for point in record.details["budget"]]

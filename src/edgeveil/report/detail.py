@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from edgeveil.audits.cells import label
+from edgeveil.report.attacker_plots import coins_plot, reliability_plot
 from edgeveil.report.audit_data import AuditData
 from edgeveil.report.figures import Plot, empty_grid, percent
 from edgeveil.report.style import GRID, INK, MUTED, SERIES, canvas, ink_for, to_svg
@@ -276,7 +277,8 @@ def heatmap_plots(data: AuditData) -> list[Plot]:
 
 
 DETAILS: tuple[Callable[[AuditData], Plot | None], ...] = (
-    roc_plot, budget_plot, degree_plot, exposure_plot, homophily_plot, canary_plot, verified_plot,
+    roc_plot, budget_plot, degree_plot, exposure_plot, homophily_plot, reliability_plot, coins_plot, canary_plot,
+    verified_plot,
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ class Baselines:
         self.chance = _mean([row.get("chance") for row in rows if row.get("attack")])
         features = [row for row in rows if _by_features(row.get("attack")) and row.get("belief") in ("k", None)]
         self.features_alone = _mean([leakage(row) for row in features])
+        self.without = _without(rows)
         self.mlp, self.mlp_low, self.mlp_high = (_number(stored.get(k)) for k in ("mlp", "mlp_low", "mlp_high"))
 
     def table(self) -> list[tuple[str, str, str]]:
@@ -48,7 +49,21 @@ class Baselines:
             ("chance", guess, "edges found by guessing: their density among the attacked pairs", self.chance),
             ("features alone", alone, "edges found by comparing features, asking nothing", self.features_alone),
         ]
+        lines.append(
+            ("without the release", f"{100 * self.without:.1f} %",
+             "edges that the same attackers find from features and from models that read no edge", self.without)
+        )  # fmt: skip
         return [(name, value, said) for name, value, said, known in lines if not math.isnan(known)]
+
+
+def _without(rows: Sequence[Any]) -> float:
+    """The strongest attack on releases that read no edge, and features compared, whatever the release."""
+    found: dict[tuple[Any, Any], list[Any]] = {}
+    for row in rows:
+        free = row.get("status") == "sound" and row.get("epsilon") == 0
+        if row.get("attack") and row.get("belief") in ("k", None) and (free or _by_features(row["attack"])):
+            found.setdefault((row["defence"] if free else "", row["attack"]), []).append(leakage(row))
+    return max((m for m in map(_mean, found.values()) if not math.isnan(m)), default=math.nan)
 
 
 def _number(value: Any) -> float:

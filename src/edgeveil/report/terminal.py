@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 
-from edgeveil.audits.cells import Cell
+from edgeveil.audits.cells import Cell, label
 from edgeveil.report.audit_data import AuditData
 from edgeveil.report.figures import percent
 from edgeveil.report.judged import Baselines, baselines, best_defence, gain_text, judged, sweet_spot
@@ -60,11 +60,25 @@ def print_audit(data: AuditData) -> None:
     console.print(ALLOWS)
     for name, value, said in Baselines(data).table():
         console.print(f"  {name}: {value} ({said})")
+    for line in coin_lines(data):
+        console.print(f"  {line}")
     console.print("For the owner: not private.\n")
     for line in verdict(data, cells):
         console.print(f"• {line}")
     for command in next_steps(data, cells):
         console.print(f"  {command}", soft_wrap=True)
+
+
+def coin_lines(data: AuditData) -> list[str]:
+    """What planted coins proved, and which releases there was no time for."""
+    lines = [
+        f"proved on planted coins: {label(c['defence'], c['epsilon'])} has epsilon at least {c['lower']:.2f} "
+        f"({c['detail']}; {c['attack']})"
+        for c in data.coins
+        if c.get("lower") is not None
+    ]
+    missed = [label(c["defence"], c["epsilon"]) for c in data.coins if c.get("lower") is None]
+    return lines + ([f"no coins planted for {', '.join(missed)}: raise --minutes"] if missed else [])
 
 
 def _number(value: float) -> str:

@@ -46,6 +46,8 @@ def _reference(data: AuditData) -> str:
     parts = [] if math.isnan(known.chance) else [f"guessing finds {100 * known.chance:.2g} %"]
     if not math.isnan(known.features_alone):
         parts.append(f"comparing features alone {percent(known.features_alone)}")
+    if known.without > known.features_alone:
+        parts.append(f"the same attackers without any edge {percent(known.without)}")
     return f" For comparison: {', '.join(parts)}." if parts else ""
 
 
@@ -82,11 +84,16 @@ def _watches(attack: str) -> bool:
     return attack in ATTACKS and ATTACKS.get(attack).watches
 
 
+def _assumed(attack: str) -> str:
+    """What the attacker is taken to have."""
+    return (ATTACKS.create(attack).assumed if attack in ATTACKS else "") or "asks nothing, compares features"
+
+
 def _leak(cell: Cell, people: str) -> str:
     if cell.queries:
         does = f"asks {cell.queries:,.0f} {'query' if cell.queries == 1 else 'queries'}"
-    else:  # exact influence stands for one query per node; the others compare features
-        does = f"asks {people} queries" if _watches(cell.attack) else "asks nothing, compares features"
+    else:  # exact influence stands for one query per node; the others ask nothing
+        does = f"asks {people} queries" if _watches(cell.attack) else _assumed(cell.attack)
     return (
         f"gives away {percent(cell.leakage)} of the edges among {people} nodes to someone who {does} and names as many "
         f"pairs as there are edges (attack: {cell.attack})."

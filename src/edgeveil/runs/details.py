@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.attacks.base import ATTACKS
 from edgeveil.graph.graph import Graph
 from edgeveil.metrics.ties import group
 from edgeveil.metrics.utility import predicted
@@ -24,6 +25,7 @@ __all__ = [
     "degree_bins",
     "leak_details",
     "packed_answers",
+    "reliability",
     "roc_curve",
     "unpacked",
     "utility_by_degree",
@@ -31,6 +33,7 @@ __all__ = [
 
 Int = NDArray[np.int64]
 EXPOSURE_BINS = ("none", "under half", "half or more", "all")
+SAID = (1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)  # probabilities between bins
 BUDGETS = (10, 25, 50, 100, 200)
 
 
@@ -41,7 +44,24 @@ def leak_details(attacked: Sequence[Attacked], truth: Graph) -> dict[str, Any]:
     if not known:
         return {"strongest": "", "roc": {}, "by_degree": [], "exposure": {}, "found": []}
     best = max(known, key=lambda pair: pair[0])[1]
-    return _describe(best, truth)
+    return _describe(best, truth) | {"reliability": reliability(attacked)}
+
+
+def reliability(attacked: Sequence[Attacked]) -> list[dict[str, Any]]:
+    """For attacks whose scores are probabilities: what they say of pairs, and how many of these are edges."""
+    out = []
+    for part in attacked:
+        if part.nodes is None or not ATTACKS.get(part.config.name).calibrated:
+            continue
+        scores, edges = part.result.scores, part.truth
+        place = np.searchsorted(SAID, scores, side="right")
+        bins = [
+            {"said": float(scores[m].mean()), "share": float(edges[m].mean()), "pairs": int(m.sum())}
+            for m in (place == k for k in range(len(SAID) + 1))
+            if m.any()
+        ]
+        out.append({"attack": part.config.name, "bins": bins})
+    return out
 
 
 def _leakage(attacked: Attacked) -> float:

@@ -85,6 +85,9 @@ class AttackConfig(Frozen):
         default=None,
         description="Public graph that the attacker learns from: a name or a graph.npz; never the attacked one.",
     )
+    where_it_fits: bool = Field(
+        default=False, description="Leave the attack out, without an error, where it cannot say anything of a release."
+    )
     answer: Literal["logits", "probabilities", "labels"] = Field(
         default="logits", description="What the attacked service answers; exact influence needs logits."
     )

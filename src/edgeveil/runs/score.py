@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.attacks.api import attack as run_attack
+from edgeveil.attacks.api import make_attack
 from edgeveil.attacks.base import AttackResult
 from edgeveil.defences.graphprivatizer.local import without_kprop
 from edgeveil.errors import InputError, UnknownNameError
@@ -42,10 +43,14 @@ KNOWN_BELIEFS = {**BALANCED_BELIEFS, **BELIEFS}
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Whom to attack where the protocol is "given": all pairs among `nodes`, or just `pairs` [2, P]."""
+    """Whom to attack where the protocol is "given": all pairs among `nodes`, or just `pairs` [2, P].
+
+    `known_edges` [2, K] are what the attacker knows beforehand.
+    """
 
     nodes: Int | None = None
     pairs: Int | None = None
+    known_edges: Int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,13 +132,28 @@ def attack_service(
         nodes, pairs = _draw(graph, protocol, degree, sample, size, variant, given)
         for config in members:
             own = sample if config.seed is None else config.seed
+            if config.where_it_fits and not fits(config, service(config)):
+                continue
             shadow = None if config.shadow is None else (shadows or {})[config.shadow]
             result = run_attack(
-                service(config), config.name, nodes, pairs=pairs, seed=own, shadow=shadow, **config.params
+                service(config),
+                config.name,
+                nodes,
+                pairs=pairs,
+                seed=own,
+                shadow=shadow,
+                known_edges=None if given is None else given.known_edges,
+                **config.params,
             )
             truth = subset_truth(graph, result.pairs)
             edges = _edges_among(graph, nodes) if result.unlisted else int(truth.sum())
             yield Attacked(config, result, truth, degree, sample, nodes, edges)
+
+
+def fits(config: AttackConfig, target: Target) -> bool:
+    """Whether an attack can run on a target and says anything of it."""
+    method = make_attack(config.name, **config.params)
+    return not method.lacks(target) and not method.idle(target)
 
 
 def _edges_among(graph: Graph, nodes: Int | None) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.base import ATTACKS, Attack, Scored, check_prior
 from edgeveil.attacks.counts.beliefs import infer
 from edgeveil.attacks.counts.levels import PairLevels, unit_rows
 from edgeveil.errors import InputError, TooLarge
@@ -26,19 +27,27 @@ NO_FEATURES = "no features are known, so only counts and classes speak"
 class CountInference(Attack):
     """P(edge) of every pair given the stored noisy counts, their public law, similar features and classes.
 
-    `rounds` of belief propagation and EM. `keep`: how many best pairs a whole-graph run lists (default 20 per node).
+    `rounds` of belief propagation and EM. Known edges are taken off the counts. `prior`: probability of the asked
+    `pairs` before anything is read, whatever their features say (1/2 for pairs that coins decided); with known edges
+    besides, everything but the asked pairs is known, as differential privacy allows. `keep`: how many best pairs a
+    whole-graph run lists (default 20 per node).
     """
 
     rounds: int = 6
+    prior: float | None = None
     keep: int | None = None
 
     reference: ClassVar[str] = "this package; belief propagation on the statistics of LPGNet (Kolluri et al. 2022)"
+    strength: ClassVar[int] = 5
+    calibrated: ClassVar[bool] = True
+    assumes: ClassVar[str] = "holds the release, knows the law of its noise and every node's features"
     needs: ClassVar[frozenset[str]] = frozenset({"stored counts", "mechanism"})
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Weigh all pairs of the graph, report the view's."""
         if self.rounds < 1:
             raise InputError(f"rounds must be at least 1, got {self.rounds!r}")
+        check_prior(self.prior, view)
         n = target.num_nodes
         if n > MOST:
             raise TooLarge(f"count-inference weighs all pairs of at most {MOST:,} nodes, got {n:,}")
@@ -49,8 +58,11 @@ class CountInference(Attack):
         unit = None if features is None else unit_rows(features)
         if unit is not None and whole and features is view.features:
             unit = unit[np.argsort(view.nodes)]
-        levels = PairLevels(unit, stored[0].clusters, stream(seed, "attack", "count-inference"))
-        beliefs = infer(levels, stored, self.rounds)
+        marked = None if self.prior is None else view.pairs
+        odds = 0.0 if self.prior is None else math.log(self.prior / (1 - self.prior))
+        rng = stream(seed, "attack", "count-inference")
+        levels = PairLevels(unit, stored[0].clusters, rng, marked, odds, view.known_edges)
+        beliefs = infer(levels, stored, self.rounds, view.known_edges)
         facts = {"queries_stored": len(stored), "law": stored[0].law, "scale": stored[0].scale}
         notes = () if unit is not None else (NO_FEATURES,)
         if view.whole_graph:

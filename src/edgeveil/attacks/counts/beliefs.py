@@ -30,7 +30,7 @@ DAMP = 0.5
 class Beliefs:
     """Probabilities of all pairs under the current messages."""
 
-    def __init__(self, levels: PairLevels, stored: Sequence[StoredCounts]) -> None:
+    def __init__(self, levels: PairLevels, stored: Sequence[StoredCounts], known: Int | None = None) -> None:
         self.levels, self.stored = levels, tuple(stored)
         self.n = len(levels.codes)
         pairs = self.n * (self.n - 1)
@@ -38,7 +38,7 @@ class Beliefs:
         self.density = min(max(total, 0.1 * self.n) / pairs, 0.5)
         self.prior = levels.start(self.density)
         self.messages = [np.zeros((2, *s.counts.shape), np.float32) for s in stored]
-        self._ratios = [CountRatio.of(s) for s in stored]
+        self._ratios = [CountRatio.of(s, 0 if known is None else count_of(known, s)) for s in stored]
         self._hot = [np.eye(s.counts.shape[1], dtype=np.float32)[s.clusters] for s in stored]
 
     def rows(self, part: slice) -> tuple[Single, Single, list[tuple[Single, Single]]]:
@@ -114,9 +114,17 @@ class Beliefs:
             yield part, p * (later & mine[None, :] & mine[part, None])
 
 
-def infer(levels: PairLevels, stored: Sequence[StoredCounts], rounds: int) -> Beliefs:
+def count_of(edges: Int, stored: StoredCounts) -> Float:
+    """What known edges add to every cell."""
+    out = np.zeros(stored.counts.shape)
+    for a, b in ((edges[0], edges[1]), (edges[1], edges[0])):
+        np.add.at(out, (a, stored.clusters[b]), 1.0)
+    return out
+
+
+def infer(levels: PairLevels, stored: Sequence[StoredCounts], rounds: int, known: Int | None = None) -> Beliefs:
     """So many rounds of messages and EM."""
-    beliefs = Beliefs(levels, stored)
+    beliefs = Beliefs(levels, stored, known)
     for _ in range(rounds):
         beliefs.step()
     return beliefs

@@ -26,10 +26,14 @@ LAWS = ("discrete", "continuous", "gaussian")
 
 
 def likelihood(values: Any, true: Any, law: str, scale: float, clipped: bool) -> Float:
-    """P(noisy value | true count), or its density, [true, values]; a clipped value of 0 stands for all below."""
+    """P(noisy value | true count), or its density, [true, values]; a clipped value of 0 stands for all below.
+
+    `true` counts may differ by value: [true, values].
+    """
     if law not in LAWS:
         raise UnknownNameError("law of stored counts", law, LAWS)
-    v, k = np.asarray(values, np.float64)[None, :], np.asarray(true, np.float64)[:, None]
+    v, k = np.asarray(values, np.float64)[None, :], np.asarray(true, np.float64)
+    k = k[:, None] if k.ndim == 1 else k
     if scale == 0:
         return np.asarray(v == k, np.float64)
     if law == "gaussian":
@@ -53,21 +57,23 @@ def expected_total(stored: StoredCounts) -> float:
 
 @dataclass(frozen=True, eq=False)
 class CountRatio:
-    """The ratio for every cell of one stored query, on a grid of rates."""
+    """The ratio for every cell of one stored query, on a grid of rates, besides neighbours that are known."""
 
     rates: Float
     table: Float  # [rates, values]
     index: NDArray[np.int64]  # [nodes, clusters]: the column of each cell
 
     @classmethod
-    def of(cls, stored: StoredCounts) -> CountRatio:
-        values, index = np.unique(np.rint(stored.counts), return_inverse=True)
-        top = max(float(values.max(initial=0)), 1.0) * 1.2 + 2
+    def of(cls, stored: StoredCounts, known: Any = 0) -> CountRatio:
+        cells = np.stack([np.rint(stored.counts), np.broadcast_to(known, stored.counts.shape)], axis=-1)
+        kinds, index = np.unique(cells.reshape(-1, 2), axis=0, return_inverse=True)
+        values, sure = kinds.T
+        top = max(float((values - sure).max(initial=0)), 1.0) * 1.2 + 2
         rates = np.r_[1e-6, np.geomspace(1e-4, top, GRID - 1)]
         if stored.scale == 0:
-            table = np.log(np.maximum(values, 1e-6))[None, :] - np.log(rates)[:, None]
+            table = np.log(np.maximum(values - sure, 1e-6))[None, :] - np.log(rates)[:, None]
         else:
-            table = _ratio(rates, values, stored)
+            table = _ratio(rates, values, sure, stored)
         return cls(rates, np.clip(table, -MOST, MOST), index.reshape(stored.counts.shape))
 
     def at(self, rates: Float) -> Float:
@@ -79,13 +85,14 @@ class CountRatio:
         return out
 
 
-def _ratio(rates: Float, values: Float, stored: StoredCounts) -> Float:
+def _ratio(rates: Float, values: Float, sure: Float, stored: StoredCounts) -> Float:
     reach = rates[-1] + 8 * math.sqrt(rates[-1]) + 10 * stored.scale
     k = np.arange(int(reach) + 2)
-    seen = likelihood(values, np.r_[k, k[-1] + 1], stored.law, stored.scale, stored.clipped)
+    true = np.r_[k, k[-1] + 1][:, None] + sure[None, :]
+    seen = likelihood(values, true, stored.law, stored.scale, stored.clipped)
     poisson = np.exp(k[None, :] * np.log(rates)[:, None] - rates[:, None] - gammaln(k + 1)[None, :])
     without, with_one = poisson @ seen[:-1], poisson @ seen[1:]
     far = without < 1e-290  # so far from the rate that both underflow: the law's slope is all that is left
     with np.errstate(divide="ignore", invalid="ignore"):
         out = np.log(with_one) - np.log(without)
-    return np.asarray(np.where(far, np.sign(values[None, :] - rates[:, None]) / stored.scale, out), np.float64)
+    return np.asarray(np.where(far, np.sign((values - sure)[None, :] - rates[:, None]) / stored.scale, out), np.float64)

@@ -21,6 +21,7 @@ __all__ = ["FlatRoot"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+DENSE = 60
 MODES = ("auto", "exact", "query")
 LOCAL = (
     "this model's answers about a node depend on no other node's features at query time (MLP, stored statistics), so "
@@ -48,6 +49,8 @@ class FlatRoot(Attack):
     limit: float | None = None
 
     reference: ClassVar[str] = "this package; flat-feature form of Wu et al., LinkTeller, IEEE S&P 2022"
+    strength: ClassVar[int] = 4
+    assumes: ClassVar[str] = "sets every node's features, sees graded answers and knows the model's form"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers"})
     whole: ClassVar[bool] = True
 
@@ -72,6 +75,14 @@ class FlatRoot(Attack):
         if form is not None:
             facts |= {"norm": form.norm, "layers": form.layers, "own": form.own}
         return _report(seen, view, access, facts, seen.decoded.note)
+
+    def idle(self, target: Target) -> str:
+        """Only models of a known form, on a stored graph that is sparse enough to decode in seconds."""
+        if self._form(target) is None:
+            return "the model's form is not one that flatroot decodes"
+        if target.stored_graph is not None and target.stored_graph().nnz > DENSE * target.num_nodes:
+            return f"the stored graph has more than {DENSE} neighbours a node: decoding would take minutes"
+        return "" if target.derivative is not None else "it would be asked dozens of questions; name it to do so"
 
     def _mode(self, target: Target, view: AttackerView) -> str:
         if self.mode not in MODES:

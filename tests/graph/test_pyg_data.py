@@ -98,3 +98,9 @@ def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
     with pytest.raises(MissingExtra, match=r"edgeveil\[pyg\]"):
         to_pyg(toy())
+
+
+def test_a_dataset_in_place_of_its_graph_is_explained() -> None:
+    data = to_pyg(Graph.from_edges([[0, 1], [1, 2]], num_nodes=3))
+    with pytest.raises(GraphError, match=r"takes one torch_geometric.data.Data, got list.*dataset\[0\]"):
+        from_pyg([data])

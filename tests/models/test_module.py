@@ -138,6 +138,79 @@ def test_wrong_models_get_one_clear_sentence() -> None:
         model_name("pyg:GINN")
 
 
+class Odd(Plain):
+    """A module whose answer is whatever its class says."""
+
+    def forward(self, x, edge_index):
+        return self.answer(self.a(x))
+
+
+def odd(answer):
+    return type("Odd_", (Odd,), {"answer": staticmethod(answer)})
+
+
+def test_what_a_module_answers_or_raises_is_told_in_one_sentence() -> None:
+    def raises(out):
+        raise KeyError("weird")
+
+    def broken(i, o):
+        raise RuntimeError("no such device")
+
+    class OnData(Plain):
+        def forward(self, data):
+            return self.a(data.x)
+
+    cases = {
+        "and nothing else; got tuple": odd(lambda out: (out, out)),
+        r"must return logits \[4, 3\].*got \[4\]": odd(lambda out: out[:, 0]),
+        "failed when called .* KeyError: 'weird'": odd(raises),
+        "failed: RuntimeError: no such device": broken,
+        r"called as module\(x, edge_index\) or": OnData,
+        "go by name, as 'pyg:GIN'": pyg.models.GIN,
+    }
+    for message, factory in cases.items():
+        with pytest.raises(InputError, match=message):
+            made(factory)
+
+
+def test_weights_that_cannot_be_left_out_are_ones() -> None:
+    class Needs(Net):
+        def forward(self, x, edge_index, edge_weight):
+            assert edge_weight.shape == edge_index.shape[1:] and edge_weight.dtype == x.dtype
+            return super().forward(x, edge_index, edge_weight)
+
+    x, structure = torch.randn(60, 24), Structure(toy().adjacency)
+    torch.testing.assert_close(made(Needs).eval()(x, structure), made(Net).eval()(x, structure))
+    assert np.isfinite(ev.defend(toy(), "none", model=Needs, seed=0, train=TrainSpec(epochs=2)).predict()).all()
+
+
+def test_lazy_weights_are_filled_in_and_reload(tmp_path) -> None:
+    class Lazy(Module):
+        def __init__(self, i: int, o: int) -> None:
+            super().__init__()
+            self.a, self.b = pyg.SAGEConv(-1, 8), torch.nn.LazyLinear(o)
+
+        def forward(self, x, edge_index):
+            return self.b(self.a(x, edge_index).relu())
+
+    release = ev.defend(toy(), "lapgraph", epsilon=4.0, model=Lazy, seed=0, train=TrainSpec(epochs=2))
+    again = ev.Release.load(release.save(tmp_path / "r"))
+    np.testing.assert_array_equal(again.predict(), release.predict())
+
+
+@pytest.mark.parametrize("how", ["raises", "takes too little", "returns another kind"])
+def test_own_training_that_fails_is_told_with_what_is_expected(how: str) -> None:
+    def raises(module, data, train_mask, val_mask, seed):
+        raise ZeroDivisionError("boom")
+
+    def short(module, data):
+        pass
+
+    fits = {"raises": raises, "takes too little": short, "returns another kind": lambda *_: Linear(2, 2)}
+    with pytest.raises(TrainingError, match=r"own training of .*Plain' failed: .*fit\(module, data, train_mask"):
+        ev.defend(toy(), "none", model=OwnModel(Plain, fit=fits[how]), seed=0)
+
+
 def test_float32_constants_inside_are_explained() -> None:
     class Stubborn(Plain):
         def forward(self, x, edge_index):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.serve.conftest import launch
 from tests.serve.test_process import Process, ledger_of
 from tests.zoo import toy
 
@@ -21,6 +22,7 @@ from edgeveil.models.own_models import OwnModel, model_name
 from edgeveil.models.settings import TrainSpec
 from edgeveil.release.remote import HttpTarget
 from edgeveil.serve.auth import KeyStore
+from edgeveil.serve.config import load_settings
 
 pytest.importorskip("torch_geometric", reason="extra pyg is not installed")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_pyg_model.py"
@@ -117,6 +119,37 @@ def test_audit_and_sweep_rows_name_the_model(gin: str) -> None:
     )
     rows = [row for row in audit.rows if row["defence"] in ("none", "lapgraph")]
     assert rows and {row["model"] for row in rows} == {gin}
+
+
+@pytest.mark.parametrize("defence", ["none", "edgerand", "lapgraph", "lpgnet"])
+def test_a_users_gin_from_training_to_an_attacked_server(gin: str, defence: str, tmp_path: Path) -> None:
+    """Trained under a defence, audited, saved, reloaded, served on a real socket, attacked there."""
+    graph, epsilon = toy(), None if defence == "none" else 6.0
+    audit = ev.audit(graph, model=gin, defences=[defence], epsilons=[6.0], attacks=["linkteller"], nodes=30, runs=1)
+    own = defence != "lpgnet"  # its MLPs stay its own, and it says so
+    assert {row["model"] for row in audit.rows if row["defence"].startswith(defence)} == {gin if own else "mlp"}
+    release = ev.defend(graph, defence, epsilon=epsilon, model=gin, train=SHORT)
+    assert own or any("is ignored" in note for note in release.notes)
+    again = ev.Release.load(release.save(tmp_path / "saved"), modules=own_models.find_model(gin))
+    state = tmp_path / "state"
+    open_to_bob = {"cross_readings": 1000, "cross_readings_all": 1000, "action": "off"}
+    settings = load_settings(
+        state=state, release=tmp_path / "served", changed_features=True, output="logits", guard=open_to_bob
+    )
+    server = launch(again, settings)
+    try:
+        key = server.key("bob", queries=500)["authorization"].removeprefix("Bearer ")
+        with HttpTarget(server.url, key=key, features=again.matrix) as target:
+            np.testing.assert_allclose(target.query(nodes=np.arange(60)), release.predict(), atol=1e-9)
+            found = ev.attack(target, "linkteller", nodes=np.arange(12), mode="query")
+    finally:
+        server.stop()
+    here = ev.attack(release, "linkteller", nodes=np.arange(12))
+    assert found.access == "black-box" and found.queries >= 12
+    if own:
+        assert np.corrcoef(found.scores, here.scores)[0, 1] > 0.95
+    else:
+        assert found.scores.max() == here.scores.max() == 0
 
 
 @pytest.mark.slow

@@ -92,6 +92,9 @@ def _check_kind(data: Any) -> None:
             f"HeteroData has several kinds of node or edge ({', '.join(map(str, data.node_types))}); an edge of a "
             "graph here joins two nodes of one kind, so pass one kind, or data.to_homogeneous() if kinds do not matter"
         )
+    if not hasattr(data, "edge_index"):
+        one = ", of which one is graph = from_pyg(dataset[0])" if hasattr(data, "__getitem__") else ""
+        raise GraphError(f"from_pyg takes one torch_geometric.data.Data, got {type(data).__name__}{one}")
     if data.edge_index is None:
         raise GraphError("the Data object has no edge_index; convert adj_t to edge_index first")
     weighted = next((key for key in ("edge_weight", "edge_attr") if _not_one(data.get(key))), None)

@@ -20,6 +20,7 @@ from edgeveil.models.structure import Structure
 
 __all__ = ["ModuleModel", "as_edges", "call_module"]
 
+CALLED = "; it is called as module(x, edge_index) or module(x, edge_index, edge_weight)"
 _edges: WeakKeyDictionary[Structure, tuple[Tensor, Tensor | None]] = WeakKeyDictionary()
 
 
@@ -33,7 +34,7 @@ class ModuleModel(Model):
     def __init__(self, spec: ModelSpec, num_features: int, num_outputs: int, own: OwnModel) -> None:
         module = _made(own, num_features, num_outputs)
         super().__init__(spec, num_features, num_outputs, [module])  # type: ignore[list-item]
-        self.own, self.takes_weights = own, _takes_weights(module)
+        self.own, self.takes_weights, self.needs_weights = own, *_weights(module)
         self._try()
 
     @property
@@ -82,20 +83,25 @@ class ModuleModel(Model):
 
 def call_module(model: ModuleModel, x: Tensor, index: Tensor, weight: Tensor | None) -> Tensor:
     """Logits of all nodes, checked; a failure inside the module is told as such."""
+    if weight is None and model.needs_weights:
+        weight = x.new_ones(index.shape[1])
     args = (x, index) if weight is None or not model.takes_weights else (x, index, weight.to(x.dtype))
     try:
         out = model.module(*args)
-    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except Exception as error:
         wide = (x.dtype == torch.float64 and "dtype" in str(error)) or "Double" in str(error)
         hint = "; answers are computed in float64, so make new tensors like x (x.new_zeros, dtype=x.dtype)"
         raise InputError(
             f"the own model {model.own.name!r} failed when called with x {list(x.shape)} and edge_index "
-            f"{list(index.shape)}: {type(error).__name__}: {str(error).splitlines()[0]}{hint if wide else ''}"
+            f"{list(index.shape)}: {_told(error)}{hint if wide else CALLED if isinstance(error, TypeError) else ''}"
         ) from error
     want = (x.shape[0], model.num_outputs)
     if not isinstance(out, Tensor) or tuple(out.shape) != want:
         got = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        raise InputError(f"the own model {model.own.name!r} must return logits {list(want)}, got {got}")
+        raise InputError(
+            f"the own model {model.own.name!r} must return logits {list(want)}, one row per node and one column per "
+            f"class, and nothing else; got {got}"
+        )
     return out
 
 
@@ -113,8 +119,10 @@ def as_edges(structure: Structure) -> tuple[Tensor, Tensor | None]:
 def _made(own: OwnModel, num_features: int, num_outputs: int) -> nn.Module:
     try:
         module = own.factory(num_features, num_outputs)
-    except TypeError as error:
-        raise InputError(f"{WANTED}; {own.name}({num_features}, {num_outputs}) failed: {error}") from error
+    except Exception as error:
+        ready = str(getattr(own.factory, "__module__", "")).startswith("torch_geometric")
+        hint = f"; PyG's ready models go by name, as 'pyg:{own.factory.__name__}'" if ready else ""
+        raise InputError(f"{WANTED}; {own.name}({num_features}, {num_outputs}) failed: {_told(error)}{hint}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"{WANTED}; {own.name!r} gave {type(module).__name__}")
     stale = next((n or type(m).__name__ for n, m in module.named_modules() if getattr(m, "cached", False)), None)
@@ -126,7 +134,13 @@ def _made(own: OwnModel, num_features: int, num_outputs: int) -> nn.Module:
     return module
 
 
-def _takes_weights(module: nn.Module) -> bool:
-    """Whether the third argument of the call is an edge weight that the module uses (PyG says so of its own models)."""
-    names = list(inspect.signature(module.forward).parameters)
-    return len(names) > 2 and names[2] == "edge_weight" and bool(getattr(module, "supports_edge_weight", True))
+def _weights(module: nn.Module) -> tuple[bool, bool]:
+    """Whether the third argument of the call is an edge weight that the module uses (PyG says so of its own models),
+    and whether it cannot be left out."""
+    third = list(inspect.signature(module.forward).parameters.values())[2:3]
+    takes = bool(third) and third[0].name == "edge_weight" and bool(getattr(module, "supports_edge_weight", True))
+    return takes, takes and third[0].default is inspect.Parameter.empty
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"

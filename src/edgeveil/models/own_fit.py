@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from edgeveil.errors import InputError, MissingExtra, TrainingError
+from edgeveil.errors import EdgeveilError, InputError, MissingExtra, TrainingError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.base import Model
 from edgeveil.models.kernels import threads
@@ -63,15 +65,37 @@ def fit_own(
         number = derive(seed, "model", "training") % 2**31
         torch.manual_seed(number)
         if model.own.fit is None:
-            _steps(module, data, spec.epochs)
+            with _explained(model):
+                _steps(module, data, spec.epochs)
         else:
-            out = model.own.fit(module, data, data.train_mask, data.val_mask, number)
-            if isinstance(out, nn.Module) and out is not module:
-                module.load_state_dict(out.state_dict())
+            _call_fit(model, data, number)
     bad = next((n for n, v in module.state_dict().items() if v.is_floating_point() and not v.isfinite().all()), None)
     if bad is not None:
         raise TrainingError(f"after its own training the weights {bad!r} of {model.own.name!r} are not finite")
     model.eval()
+
+
+def _call_fit(model: ModuleModel, data: Any, seed: int) -> None:
+    """The caller's function trains in place, or returns a module of the same kind whose weights are taken over."""
+    assert model.own.fit is not None
+    with _explained(model):
+        out = model.own.fit(model.module, data, data.train_mask, data.val_mask, seed)
+        if isinstance(out, nn.Module) and out is not model.module:
+            model.module.load_state_dict(out.state_dict())
+
+
+@contextmanager
+def _explained(model: ModuleModel) -> Iterator[None]:
+    try:
+        yield
+    except EdgeveilError:
+        raise
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), "")
+        raise TrainingError(
+            f"the own training of {model.own.name!r} failed: {type(error).__name__}: {first} (a fit function is called "
+            "as fit(module, data, train_mask, val_mask, seed); it trains in place or returns a module of the same kind)"
+        ) from error
 
 
 def _data(model: ModuleModel, x: FeatureMatrix, structure: Structure, y: Any, train: Any, val: Any) -> Any:

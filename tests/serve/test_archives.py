@@ -208,3 +208,21 @@ def test_mutated_archives_never_cause_a_server_error(live: Callable[..., Any]) -
 @pytest.mark.timeout(1800)
 def test_ten_thousand_mutated_archives(live: Callable[..., Any]) -> None:
     check_fuzz(live, 10_000)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"nodes":[' + b'"a",1,' * 900_000 + b"1]}",
+        b'{"nodes":[1],"features":[[' + b'"a",' * 1_900_000 + b"1]]}",
+        b'{"nodes":["a"],"columns":{"a":[' + b"[]," * 2_000_000 + b"1]}}",
+        b'{"nodes":["a"],"columns":{' + b",".join(b'"%d":1' % i for i in range(700_000)) + b"}}",
+        b"{" + b",".join(b'"%d":1' % i for i in range(800_000)) + b"}",
+    ],
+    ids=["ids", "features", "cells", "columns", "fields"],
+)
+def test_a_million_faults_cost_little_more_than_one(body: bytes) -> None:
+    started = time.thread_time()
+    with pytest.raises(Problem) as caught:
+        parse_predict("application/json", body)
+    assert caught.value.status == 422 and time.thread_time() - started < 1.2  # 2 s and more if each is written down

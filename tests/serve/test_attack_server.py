@@ -28,8 +28,9 @@ def test_attacks_on_a_running_server() -> None:
     f1 = {(row["attack"], row["guard"]): row["f1"] for row in found["rows"]}
     given = {(row["attack"], row["guard"]): row["given"] for row in found["rows"]}
     fresh, flat = "linkteller, rows sent fresh", "flat questions with posteriors"
-    assert f1[fresh, "off"] > 0.25 and f1[flat, "off"] > 0.5
-    assert f1[fresh, "opened, defaults"] == f1[flat, "opened, defaults"] == 0
+    root = "flatroot, up to 48 questions"
+    assert f1[fresh, "off"] > 0.25 and f1[flat, "off"] > 0.5 and f1[root, "off"] > 0.95
+    assert f1[fresh, "opened, defaults"] == f1[flat, "opened, defaults"] == f1[root, "opened, defaults"] == 0
     for attack in ("linkteller, 7 keys of one tenant", "linkteller, 25 tenants and 2 restarts"):
         assert given[attack, "2 cross-readings"] == 2
         assert f1[attack, "2 cross-readings"] < f1[fresh, "off"] / 2

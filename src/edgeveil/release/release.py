@@ -196,11 +196,12 @@ class Release:
 
     def node_numbers(self, names: Any) -> NDArray[np.int64]:
         """Numbers of nodes given by their ids."""
-        names = np.atleast_1d(np.asarray(names, str))
+        plain = isinstance(names, list) and all(type(name) is str for name in names)  # one long name must cost one name
+        names = np.array(names, object) if plain else np.atleast_1d(np.asarray(names, str))
         unknown = next((name for name in names.ravel().tolist() if name not in self._places), None)
         if unknown is not None:
             hint = "its nodes have no names, ask by number" if self.node_ids is None else "check the id"
-            raise InputError(f"unknown node {unknown!r}; {hint}")
+            raise InputError(f"unknown node {unknown[:80]!r}; {hint}")
         return np.array([self._places[name] for name in names.ravel().tolist()], np.int64).reshape(names.shape)
 
     def _check_nodes(self, nodes: Any) -> NDArray[np.int64]:

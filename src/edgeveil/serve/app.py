@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -31,13 +32,12 @@ from edgeveil.serve.config import Settings
 from edgeveil.serve.middleware import Envelope, Handler, Shortcut, read_body
 from edgeveil.serve.problems import Problem
 from edgeveil.serve.raw_tables import add_raw_tables
-from edgeveil.serve.service import Service
+from edgeveil.serve.service import Answered, Service
 from edgeveil.serve.throttle import client_address
-from edgeveil.serve.wire import ARROW, NPZ, PredictRequest, encode_answer, parse_json, parse_predict
+from edgeveil.serve.wire import ARROW, JSON, NPZ, PredictRequest, chosen, encode_answer, parse_json, parse_predict
 
 __all__ = ["create_app"]
 
-T = TypeVar("T")
 _LARGE = 32 * 1024
 _TOKEN = re.compile(r"[A-Za-z0-9._-]{8,100}")
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -71,7 +71,7 @@ def create_app(settings: Settings, release: Release | None = None) -> FastAPI:
     if settings.admin:
         add_admin(app, service)
     _secure_openapi(app)
-    app.middleware_stack = Shortcut(app.build_middleware_stack(), service, {("POST", "/v1/predict"): predict})
+    app.state.front = Shortcut(app, service, {("POST", "/v1/predict"): predict})
     return app
 
 
@@ -105,13 +105,8 @@ def _secure_openapi(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-async def _aside(service: Service, function: Callable[..., T], *arguments: Any) -> T:
-    """Run in the threads for large bodies, which neither authentication nor the ledger waits for."""
-    return await asyncio.get_running_loop().run_in_executor(service.bodies, function, *arguments)
-
-
 async def _key(request: Request, service: Service, permission: str) -> Key:
-    address = client_address(request.scope, service.proxies)
+    address = partial(client_address, request.scope, service.proxies)
     key = await service.authenticate(request.headers.get("authorization"), permission, address)
     request.state.audit.update(key=key.id, tenant=key.tenant)
     return key
@@ -129,28 +124,30 @@ def _add_predict(app: FastAPI, service: Service) -> Handler:
     async def predict(request: Request) -> Response:
         """Predictions for nodes, with their stored features or with features of your own (in model space).
 
-        Answers are post-processing of the release: they cost queries, never epsilon.
+        Nodes may be named by number or by id; a question by id gets ids and named classes back. `columns` takes a raw
+        table in place of `features`. Answers are post-processing of the release: they cost queries, never epsilon.
         """
         key = await _key(request, service, "predict")
         body = await read_body(request.receive)
         kind = request.headers.get("content-type", "")
         if len(body) > _LARGE:
-            query = await _aside(service, parse_predict, kind, body, 8 * service.settings.max_body)
+            query = await service.aside(parse_predict, kind, body, 8 * service.settings.max_body)
         else:
             query = parse_predict(kind, body, 8 * service.settings.max_body)
         got = await service.predict(key, query)
         request.state.audit.update(rows=len(got.nodes), computed=got.computed)
-        facts: dict[str, Any] = {"charged": {"queries": 1, "epsilon": 0}}
-        if got.alone:
-            facts["alone"] = True
-        accept = request.headers.get("accept", "")
-        if len(got.nodes) > 512:
-            content, media = await _aside(service, encode_answer, accept, got.answer, got.nodes, facts)
-        else:
-            content, media = encode_answer(accept, got.answer, got.nodes, facts)
+        content, media = await _encoded(service, request.headers.get("accept", ""), got)
         return Response(content, media_type=media)
 
     return predict
+
+
+async def _encoded(service: Service, accept: str, got: Answered) -> tuple[bytes, str]:
+    if len(got.nodes) > 512:
+        return await service.aside(encode_answer, accept, got.answer, got.nodes, got.facts(), got.named)
+    if got.ready is not None and got.named is None and chosen(accept) == JSON:
+        return got.ready.body(got.nodes.tolist(), got.facts()), JSON
+    return encode_answer(accept, got.answer, got.nodes, got.facts(), got.named)
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
@@ -215,7 +212,8 @@ def _add_snapshots(app: FastAPI, service: Service) -> None:
         if not _TOKEN.fullmatch(token):
             raise Problem(422, "bad_input", "Idempotency-Key: use 8 to 100 letters, digits or ._-")
         kind, limit = request.headers.get("content-type", ""), 4 * service.settings.max_snapshot_body
-        wanted = await _aside(service, parse_snapshot, kind, await read_body(request.receive), limit)
+        body = await read_body(request.receive)
+        wanted = await service.aside(parse_snapshot, kind, body, limit, service.release)
         row, spend = await service.make_snapshot(wanted, key, token)
         epsilon = float(from_units(spend.amount))
         service.audit.write(

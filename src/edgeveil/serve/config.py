@@ -129,6 +129,12 @@ class Settings(BaseSettings):
         default_factory=list, description="Addresses whose X-Forwarded-For names the client."
     )
     queue: int = Field(default=64, gt=0, description="Inferences waiting before further ones are turned away.")
+    batch: int = Field(
+        default=16,
+        gt=0,
+        le=256,
+        description="Waiting questions with changed features computed together; 1: each alone.",
+    )
     workers: int = Field(default=1, gt=0, le=64, description="Processes that share the port and the ledger.")
     threads: int = Field(default=1, gt=0, le=64, description="Threads that run the model.")
     request_timeout: float = Field(default=30.0, gt=0, description="Seconds for one answer.")

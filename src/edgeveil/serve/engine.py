@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,7 @@ from edgeveil.serve.wire import Query
 
 __all__ = ["Change", "Engine", "check_reach"]
 
+_TOGETHER = 64
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
@@ -61,7 +64,7 @@ class Engine:
             check_reach(query.features, reach * self.largest)
 
     def _check_ids(self, ids: Int, what: str) -> None:
-        low, high = int(ids.min()), int(ids.max())
+        low, high = (int(ids[0]), int(ids[0])) if len(ids) == 1 else (int(ids.min()), int(ids.max()))
         if low < 0 or high >= self.num_nodes:
             bad = low if low < 0 else high
             raise Problem(422, "unknown_node", f"{what}: node {bad} is unknown; nodes are 0..{self.num_nodes - 1}")
@@ -92,6 +95,16 @@ class Engine:
         with np.errstate(over="ignore", invalid="ignore"):
             return self._answer(query, change)
 
+    def answers(self, questions: Sequence[tuple[Query, Change | None]]) -> list[Float]:
+        """As `answer`, for many questions; none depends on another, to the last bit."""
+        update, found = self._update, {}
+        if update is not None and len(questions) > 1:
+            moved = [(i, c) for i, (q, c) in enumerate(questions) if c is not None and not q.induced]
+            with np.errstate(over="ignore", invalid="ignore"):
+                parts = [(*_sorted(change), self.asked(questions[i][0])) for i, change in moved]
+                found = dict(zip((i for i, _ in moved), update.changed_each(parts) if parts else (), strict=True))
+        return [found[i] if i in found else self.answer(*question) for i, question in enumerate(questions)]
+
     def _answer(self, query: Query, change: Change | None) -> Float:
         if query.induced and not self.rowwise:
             return self.release.predict(query.features, query.nodes, induced=True)
@@ -112,13 +125,15 @@ class Engine:
         most = 1024 if self._update is not None else 64
         if len(mine) > most:
             raise Problem(413, "too_many_nodes", f"this server answers for {most} changed nodes at a time; split it")
+        rows = [(change.nodes[i : i + 1], change.rows[i : i + 1]) for _, i in mine]
         with np.errstate(over="ignore", invalid="ignore"):
-            for at, i in mine:
-                node, row = change.nodes[i : i + 1], change.rows[i : i + 1]
+            for start in range(0, len(mine), _TOGETHER):
+                part = rows[start : start + _TOGETHER]
                 if self._update is not None:
-                    out[at] = self._update.changed(node, row, node)[0]
+                    found = [got[0] for got in self._update.changed_each([(node, row, node) for node, row in part])]
                 else:
-                    out[at] = self.release.predict(row, node)[node[0]]
+                    found = [self.release.predict(row, node)[node[0]] for node, row in part]
+                out[[at for at, _ in mine[start : start + _TOGETHER]]] = found
         return out
 
     def _rowwise(self, asked: Int, change: Change) -> Float:

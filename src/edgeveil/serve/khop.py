@@ -7,6 +7,7 @@ stored ones, so an answer does not depend on how many rows were recomputed, nor 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,27 +48,37 @@ class GCNUpdate:
         return self._layers[-1].output
 
     def changed(self, nodes: Int, rows: Float, answer: Int) -> Float:
-        """Logits of `answer` when the feature rows of `nodes` are replaced by `rows`."""
-        wanted = self._wanted(answer)
-        moved, values = nodes, rows
-        for depth, layer in enumerate(self._layers):
-            heard = np.unique(layer.columns[:, moved].indices)
-            todo = np.intersect1d(heard, wanted[depth], assume_unique=True)
-            output = self._rows(layer, todo, moved, self._product(layer, values))
-            moved = todo
-            values = self._activate(output) if depth + 1 < len(self._layers) else output
-        out = self.base[answer]
-        place = np.full(self.base.shape[0], -1, np.int64)
-        place[moved] = np.arange(len(moved))
-        at = place[answer]
-        out[at >= 0] = values[at[at >= 0]]
-        return out
+        """Logits of `answer` when the feature rows of `nodes` (ascending) are replaced by `rows`."""
+        return self.changed_each([(nodes, rows, answer)])[0]
 
-    def _wanted(self, answer: Int) -> list[Int]:
+    def changed_each(self, questions: Sequence[tuple[Int, Float, Int]]) -> list[Float]:
+        """Many questions in one go, each to a copy of the graph of its own: node v of question q is row q n + v.
+
+        Dense products are taken question by question, so that no bit of an answer depends on its company.
+        """
+        n = self.base.shape[0]
+        moved = np.concatenate([nodes + q * n for q, (nodes, _, _) in enumerate(questions)])
+        asked = np.concatenate([answer + q * n for q, (_, _, answer) in enumerate(questions)])
+        wanted = self._wanted(asked)
+        parts = [rows for _, rows, _ in questions]
+        for depth, layer in enumerate(self._layers):
+            heard = np.unique(_neighbours(layer.columns, moved)[0])
+            todo = np.intersect1d(heard, wanted[depth], assume_unique=True)
+            values = np.concatenate([self._product(layer, part) for part in parts])
+            output = self._rows(layer, todo, moved, values)
+            output = self._activate(output) if depth + 1 < len(self._layers) else output
+            moved = todo
+            parts = np.split(output, np.searchsorted(todo, n * np.arange(1, len(questions))))
+        out = self.base[asked % n]
+        at, hit = _find(moved, asked)
+        out[hit] = output[at[hit]]
+        return np.split(out, np.cumsum([len(answer) for _, _, answer in questions])[:-1])
+
+    def _wanted(self, asked: Int) -> list[Int]:
         """Rows of every layer's output that the asked nodes can see."""
-        sets = [np.unique(answer)]
+        sets = [np.unique(asked)]
         for layer in reversed(self._layers[1:]):
-            sets.append(np.unique(layer.matrix[sets[-1]].indices))
+            sets.append(np.unique(_neighbours(layer.matrix, sets[-1])[0]))
         return sets[::-1]
 
     @staticmethod
@@ -77,15 +88,34 @@ class GCNUpdate:
 
     @staticmethod
     def _rows(layer: _Layer, todo: Int, moved: Int, values: Float) -> Float:
-        part = layer.matrix[todo]
-        seen, inverse = np.unique(part.indices, return_inverse=True)
-        inputs = layer.product[seen]
-        at = np.minimum(np.searchsorted(seen, moved), max(len(seen) - 1, 0))
-        hit = seen[at] == moved if len(seen) else np.zeros(len(moved), bool)
+        near, weights, indptr = _neighbours(layer.matrix, todo)
+        seen, inverse = np.unique(near, return_inverse=True)
+        inputs = layer.product[seen % layer.product.shape[0]]
+        at, hit = _find(seen, moved)
         inputs[at[hit]] = values[hit]
-        narrow = sp.csr_matrix((part.data, inverse, part.indptr), shape=(len(todo), len(seen)))
+        narrow = sp.csr_matrix((weights, inverse, indptr), shape=(len(todo), len(seen)))
         out: Float = narrow @ inputs
         return out if layer.after is None else out + layer.after
+
+
+def _neighbours(matrix: sp.csr_matrix | sp.csc_matrix, rows: Int) -> tuple[Int, Float, Int]:
+    """Neighbours of rows that may lie in several copies of the graph, in stored order: names, weights, row starts."""
+    n = matrix.shape[0]
+    inner = rows % n
+    start = matrix.indptr[inner]
+    counts = matrix.indptr[inner + 1] - start
+    indptr = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(counts, out=indptr[1:])
+    at = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], counts)
+    return matrix.indices[at] + np.repeat(rows - inner, counts), matrix.data[at], indptr
+
+
+def _find(names: Int, wanted: Int) -> tuple[Int, NDArray[np.bool_]]:
+    """Where each wanted name is in an ascending list, and whether it is there at all."""
+    if not len(names):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+    return at, names[at] == wanted
 
 
 def gcn_update(predictor: Predictor, x: FeatureMatrix) -> GCNUpdate | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
 
 from edgeveil.errors import LedgerUnavailable
 from edgeveil.serve.problems import AuditUnavailable, Problem, as_problem
@@ -60,8 +60,9 @@ class Envelope:
 class Shortcut:
     """In front of the application: hands the busiest routes to their handlers, without routing and injection."""
 
-    def __init__(self, app: App, service: Service, handlers: dict[tuple[str, str], Handler]) -> None:
-        self._app = app
+    def __init__(self, app: FastAPI, service: Service, handlers: dict[tuple[str, str], Handler]) -> None:
+        self._app: App = app
+        self.state = app.state
         self._direct = {name: Envelope(_straight(handler), service) for name, handler in handlers.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

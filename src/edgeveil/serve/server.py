@@ -34,10 +34,10 @@ def make_server(settings: Settings, release: Any = None) -> uvicorn.Server:
     )
     app.state.service.connections = register.__len__
     config = uvicorn.Config(
-        app, host=settings.host, port=settings.port, http=connection_class(register, settings.header_timeout),
-        ws="none", proxy_headers=False, timeout_keep_alive=settings.keep_alive, access_log=False,
-        server_header=False, log_level="warning", lifespan="on", h11_max_incomplete_event_size=16 * 1024,
-        timeout_graceful_shutdown=10, **tls,
+        app.state.front, host=settings.host, port=settings.port, ws="none",
+        http=connection_class(register, settings.header_timeout), proxy_headers=False,
+        timeout_keep_alive=settings.keep_alive, access_log=False, server_header=False, log_level="warning",
+        lifespan="on", h11_max_incomplete_event_size=16 * 1024, timeout_graceful_shutdown=10, **tls,
     )  # fmt: skip
     return uvicorn.Server(config)
 

@@ -31,7 +31,8 @@ from edgeveil.serve.auth import Key, KeyStore, key_id_of
 from edgeveil.serve.config import Settings
 from edgeveil.serve.engine import Change, Engine
 from edgeveil.serve.exposure import recoverable_edges
-from edgeveil.serve.guard import PASS, Decision
+from edgeveil.serve.guard import Decision
+from edgeveil.serve.inference import Inference, Question
 from edgeveil.serve.leases import Leases
 from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.policy import Answer, OutputPolicy
@@ -41,25 +42,41 @@ from edgeveil.serve.snapshots import SnapshotRequest, Snapshots
 from edgeveil.serve.telemetry import AuditLog, Metrics
 from edgeveil.serve.throttle import Throttle
 from edgeveil.serve.watch import Watch
-from edgeveil.serve.wire import Query
+from edgeveil.serve.wire import Named, Query, ReadyRows
+from edgeveil.serve.words import in_numbers, named
 
 __all__ = ["Answered", "Service"]
 
 log = logging.getLogger("edgeveil")
 T = TypeVar("T")
+_FEW = 32  # rows that are compared with the stored ones without leaving the event loop
+CHARGED = {"charged": {"queries": 1, "epsilon": 0}}
 FREE = "post-processing of a private release: no query costs epsilon"
 NO_EPSILON = "no query is charged epsilon, because this release has no sound guarantee to account for"
 
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer, the nodes it is about, and what the guard noted."""
+    """An answer, the nodes it is about, and what the guard noted. `ready`: stored answers of all nodes."""
 
-    answer: Answer
     nodes: NDArray[np.int64]
-    decision: Decision
-    computed: bool
+    rows: Answer | None = None
+    ready: ReadyRows | None = None
+    computed: bool = False
     alone: bool = False
+    named: Named | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """The rows of `nodes`."""
+        if self.rows is not None:
+            return self.rows
+        assert self.ready is not None
+        return self.ready.answer.rows(self.nodes)
+
+    def facts(self) -> dict[str, Any]:
+        """What it cost, and how it was answered."""
+        return {**CHARGED, "alone": True} if self.alone else CHARGED
 
 
 class Service:
@@ -92,9 +109,10 @@ class Service:
         self.proxies = frozenset(settings.trusted_proxies)
         self.bodies = ThreadPoolExecutor(2, thread_name_prefix="bodies")  # the default pool is for the ledger alone
         self._building = ThreadPoolExecutor(2, thread_name_prefix="snapshots")
-        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="inference")
-        self._ready_answers: dict[str, Answer] = {}
-        self._waiting = 0
+        self.inference = Inference(
+            settings.threads, settings.batch, settings.queue, settings.request_timeout, self.metrics.batch
+        )
+        self._ready_answers: dict[str, ReadyRows] = {}
         self.connections: Callable[[], int] = lambda: 0
         self._opened = False
         self._ready_at = -math.inf
@@ -155,7 +173,8 @@ class Service:
         try:
             await asyncio.to_thread(self.watch.flush)
         finally:
-            for pool in (self._pool, self.bodies, self._building):
+            self.inference.close()
+            for pool in (self.bodies, self._building):
                 pool.shutdown(wait=False, cancel_futures=True)
             with contextlib.suppress(AuditUnavailable):
                 self.audit.write("stop")
@@ -173,14 +192,14 @@ class Service:
 
     # -- callers --------------------------------------------------------------------------------------------------
 
-    async def authenticate(self, header: str | None, permission: str, address: str = "") -> Key:
+    async def authenticate(self, header: str | None, permission: str, address: Callable[[], str] = str) -> Key:
         """The key in an ``Authorization: Bearer`` header, if it may do this; failures are limited per address."""
         scheme, _, presented = (header or "").partition(" ")
         if scheme.lower() != "bearer":
             raise Problem(401, "missing_key", "send your API key: Authorization: Bearer ev_...")
         key = self.keys.remembered(presented.strip())
         if key is None:
-            key = await self.verify(presented.strip(), address)
+            key = await self.verify(presented.strip(), address())
         return self.authorise(key, permission)
 
     async def verify(self, presented: str, address: str) -> Key:
@@ -210,16 +229,22 @@ class Service:
         engine = self.snapshots.ready(query.snapshot, key.viewer)
         if engine is None:
             engine = await self.load_snapshot(str(query.snapshot), key.viewer)
+        if query.words is not None:
+            query = await self.aside(in_numbers, query, engine.release, self.release, self.settings.max_nodes)
         if query.induced and not self.settings.induced:
             raise Problem(403, "induced_disabled", "this server does not answer on induced subgraphs")
         engine.check(query, self.settings.max_nodes, self.settings.feature_reach)
         if query.features is None and not query.induced:
             await self.leases.take(key.tenant)
-            return self._stored(engine, query)
-        return await self._predict_changed(key, engine, query)
+            got = self._stored(engine, query)
+        else:
+            got = await self._predict_changed(key, engine, query)
+        return replace(got, named=named(engine.release, got.nodes)) if query.named else got
 
     async def _predict_changed(self, key: Key, engine: Engine, query: Query) -> Answered:
-        change = await self._run(engine.change, query)
+        self.inference.check()
+        few = query.features is not None and len(query.features) <= _FEW
+        change = engine.change(query) if few else await self.inference.run(engine.change, query)
         if change is not None and not self.is_open(engine):
             raise Problem(
                 403, "changed_features_closed", "this release has no sound guarantee about edges, so it answers for "
@@ -232,20 +257,24 @@ class Service:
         try:
             if change is not None and self.is_bounded(engine):
                 alone = await asyncio.to_thread(self.readings.take, key.tenant, change, asked) == "alone"
-            if alone and change is not None:
-                decision, logits = PASS, await self._run(engine.alone, asked, change)
-            else:
-                decision = await self._judge(key, engine, query, change, asked)
-                if decision.delay:
-                    await asyncio.sleep(decision.delay)
-                logits = await self._run(engine.answer, query, change)
+            judge = None if alone else self._judge(key, engine, query, change, asked)
+            logits = await self._ask(key, Question(engine, query, change, alone, judge))
         except BaseException:
             self.leases.undo(key.tenant, engine.name, counted)
             raise
         if not np.isfinite(logits).all():  # counted: where an answer overflows tells who the neighbours are
             await self._overflowed(key)
-        answered = self._answered(logits, asked, decision, change is not None or query.induced)
-        return replace(answered, alone=alone)
+        self.metrics.rows("stored" if counted is None else "computed", len(asked))
+        return Answered(asked, self.policy.apply(logits), computed=counted is not None, alone=alone)
+
+    async def _ask(self, key: Key, question: Question) -> Any:
+        """Have a question judged and answered; a delayed one waits between the two."""
+        decision, logits = await self.inference.ask(question)
+        self._note_decision(key, decision)
+        if logits is None:
+            await asyncio.sleep(decision.delay)
+            _, logits = await self.inference.ask(replace(question, judge=None))
+        return logits
 
     def is_open(self, engine: Engine) -> bool:
         """Whether an engine answers under changed features: that cannot show edges, or the operator has said so."""
@@ -265,11 +294,15 @@ class Service:
         await asyncio.to_thread(self.watch.note, key.id, key.tenant, Decision("refuse", "overflow", 1, 0))
         raise Problem(422, "not_finite", "the answer is not a finite number; send smaller features")
 
-    async def _judge(self, key: Key, engine: Engine, query: Query, change: Change | None, asked: Any) -> Decision:
+    def _judge(
+        self, key: Key, engine: Engine, query: Query, change: Change | None, asked: Any
+    ) -> Callable[[], Decision] | None:
         subset = query.nodes if query.induced and not engine.rowwise else None
         if change is None and subset is None:
-            return Decision()
-        decision = await self._run(self.watch.judge, engine, key.id, key.tenant, change, asked, subset)
+            return None
+        return partial(self.watch.judge, engine, key.id, key.tenant, change, asked, subset)
+
+    def _note_decision(self, key: Key, decision: Decision) -> None:
         if decision.action != "pass":
             self.metrics.guard(decision.detector, decision.action)
             facts: dict[str, Any] = {k: getattr(decision, k) for k in ("detector", "action", "score")}
@@ -279,33 +312,19 @@ class Service:
                 429, "guard_refused", "this sequence of queries looks like an attempt to find edges; "
                 "it is on the operator's review list", detector=decision.detector,
             )  # fmt: skip
-        return decision
 
     def _stored(self, engine: Engine, query: Query) -> Answered:
         """What the policy lets through of every stored answer is worked out once."""
         found = self._ready_answers.get(engine.name)
         if found is None:
-            found = self._ready_answers[engine.name] = self.policy.apply(engine.base)
+            found = self._ready_answers[engine.name] = ReadyRows(self.policy.apply(engine.base))
         asked = engine.asked(query)
         self.metrics.rows("stored", len(asked))
-        return Answered(found if query.answer is None else found.rows(asked), asked, PASS, False)
+        return Answered(asked, ready=found)
 
-    def _answered(self, logits: Any, asked: Any, decision: Decision, computed: bool) -> Answered:
-        self.metrics.rows("computed" if computed else "stored", len(asked))
-        return Answered(self.policy.apply(logits), asked, decision, computed)
-
-    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run in the bounded pool of inference threads; a full queue turns the request away."""
-        if self._waiting >= self.settings.queue:
-            raise Problem(503, "overloaded", "too many queries are waiting; try again", retry_after=1)
-        self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await asyncio.wait_for(
-                loop.run_in_executor(self._pool, function, *arguments), self.settings.request_timeout
-            )
-        finally:
-            self._waiting -= 1
+    async def aside(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run in the threads for large bodies, which neither authentication nor the ledger waits for."""
+        return await asyncio.get_running_loop().run_in_executor(self.bodies, function, *arguments)
 
     async def load_snapshot(self, name: str, tenant: str | None) -> Engine:
         """The engine of a snapshot that may have to be read from disk."""
@@ -359,7 +378,7 @@ class Service:
         for account in self.ledger.accounts("queries"):
             limit = None if account.cap >= UNLIMITED else account.cap
             self.metrics.queries(account.subject.removeprefix("tenant:"), account.used, limit)
-        self.metrics.load(self._waiting, self.settings.queue, self.connections())
+        self.metrics.load(self.inference.waiting, self.settings.queue, self.connections())
         return self.metrics.text()
 
 

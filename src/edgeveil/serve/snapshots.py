@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
 import secrets
 import shutil
@@ -59,6 +60,7 @@ class SnapshotRequest:
     epsilon: float | None = None
     edge_set: str | None = None
     shared: bool = False
+    node_ids: NDArray[Any] | None = None
 
     def digest(self) -> str:
         """Content hash: the same token may only come back with the same request."""
@@ -66,11 +68,14 @@ class SnapshotRequest:
         state.update(np.ascontiguousarray(self.edges).tobytes())
         state.update(b"" if self.features is None else np.ascontiguousarray(self.features).tobytes())
         state.update(b"shared" if self.shared else b"")
+        state.update(b"" if self.node_ids is None else json.dumps(self.node_ids.tolist()).encode())
         return state.hexdigest()
 
     def graph(self) -> Graph:
         """The validated graph."""
-        return Graph.from_edges(self.edges, x=self.features, num_nodes=self.num_nodes, name=self.name)
+        return Graph.from_edges(
+            self.edges, x=self.features, num_nodes=self.num_nodes, name=self.name, node_ids=self.node_ids
+        )
 
 
 class Snapshots:

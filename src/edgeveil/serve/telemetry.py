@@ -37,6 +37,9 @@ class Metrics:
         self._queries = Gauge("edgeveil_queries_leased", "Queries taken out of a tenant's limit.", ["tenant"], **mine)
         self._limit = Gauge("edgeveil_queries_limit", "A tenant's limit; absent without one.", ["tenant"], **mine)
         self._queue = Gauge("edgeveil_queue_waiting", "Inferences waiting or running.", **mine)
+        self._batch = Histogram(
+            "edgeveil_batch_questions", "Questions computed together.", buckets=(1, 2, 4, 8, 16, 32, 64), **mine
+        )
         self._queue_limit = Gauge("edgeveil_queue_limit", "Inferences that may wait.", **mine)
         self._connections = Gauge("edgeveil_connections", "Open connections.", **mine)
         self._sources = {source: self._rows.labels(source) for source in ("stored", "computed")}
@@ -58,6 +61,10 @@ class Metrics:
     def guard(self, detector: str, action: str) -> None:
         """One decision of the guard."""
         self._guard.labels(detector, action).inc()
+
+    def batch(self, questions: int) -> None:
+        """Questions under changed features that a model thread took at once."""
+        self._batch.observe(questions)
 
     def ledger_failed(self) -> None:
         """One request refused because the ledger failed."""

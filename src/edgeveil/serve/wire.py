@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,12 @@ __all__ = [
     "ARROW",
     "JSON",
     "NPZ",
+    "Named",
     "PredictRequest",
     "Query",
+    "ReadyRows",
+    "Words",
+    "chosen",
     "encode_answer",
     "parse_json",
     "parse_predict",
@@ -29,7 +34,14 @@ JSON = "application/json"
 NPZ = "application/x-npz"
 ARROW = "application/vnd.apache.arrow.stream"
 ARRAYS = frozenset({"nodes", "features", "answer", "answer_all", "induced", "snapshot"})
-Row = list[float]
+# The first fault is enough: a list of millions must not become as many error messages.
+Rows = Annotated[list[Annotated[list[float], Field(fail_fast=True)]], Field(fail_fast=True)]
+Cell = str | bool | int | float | None
+Numbers = Annotated[list[int], Field(min_length=1, fail_fast=True)]
+Ids = Annotated[list[str], Field(min_length=1, fail_fast=True)]
+Columns = dict[str, Annotated[list[Cell], Field(fail_fast=True)]]
+_REMEMBERED = 100_000
+_FAULTS = 100
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -39,23 +51,44 @@ class PredictRequest(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         allow_inf_nan=False,
-        json_schema_extra={"examples": [{"nodes": [0, 5]}, {"nodes": [3], "features": [[0.1, 0.0]], "answer": [3, 4]}]},
+        json_schema_extra={
+            "examples": [
+                {"nodes": [0, 5]},
+                {"nodes": [3], "features": [[0.1, 0.0]], "answer": [3, 4]},
+                {"nodes": ["CUST-00821"], "columns": {"income": [52000], "region": ["north"]}},
+            ]
+        },
     )
 
-    nodes: list[int] | None = Field(None, min_length=1, description="Nodes asked about; default: all.")
-    features: list[Row] | None = Field(None, description="Rows in model space that replace those of `nodes`.")
-    answer: list[int] | None = Field(
-        None, min_length=1, description="Nodes to answer for when features are given; default: `nodes`."
+    nodes: Numbers | Ids | None = Field(None, description="Nodes asked about, by number or by id; default: all.")
+    features: Rows | None = Field(None, description="Rows in model space that replace those of `nodes`.")
+    columns: Columns | None = Field(
+        None, min_length=1, description="In place of `features`: a raw table by columns, as the release's own had them."
+    )
+    answer: Numbers | Ids | None = Field(
+        None, description="Nodes to answer for when features are given; default: `nodes`."
     )
     answer_all: bool = Field(False, description="Answer for every node.")
     induced: bool = Field(False, description="Answer on the subgraph induced by `nodes` alone.")
     snapshot: str | None = Field(None, max_length=64, description="Snapshot to ask; default: the served release.")
 
 
-class Query:
-    """A parsed question in arrays: what changes and whom the answer is about (`answer=None`: everyone)."""
+@dataclass(frozen=True)
+class Words:
+    """The parts of a question in the owner's words: ids for node numbers, a raw table for features."""
 
-    __slots__ = ("answer", "features", "induced", "nodes", "snapshot")
+    nodes: list[str] | None = None
+    answer: list[str] | None = None
+    columns: Columns | None = None
+
+
+class Query:
+    """A parsed question in arrays: what changes and whom the answer is about (`answer=None`: everyone).
+
+    `words` are still to be put in numbers (`raw_tables.in_numbers`); `named`: they were, so the answer names nodes too.
+    """
+
+    __slots__ = ("answer", "features", "induced", "named", "nodes", "snapshot", "words")
 
     def __init__(
         self,
@@ -64,9 +97,12 @@ class Query:
         answer: NDArray[np.int64] | None = None,
         induced: bool = False,
         snapshot: str | None = None,
+        words: Words | None = None,
+        named: bool = False,
     ) -> None:
         self.nodes, self.features, self.answer = nodes, features, answer
         self.induced, self.snapshot = induced, snapshot
+        self.words, self.named = words, named
 
 
 def parse_json(model: type[BaseModel], body: bytes) -> Any:
@@ -74,11 +110,21 @@ def parse_json(model: type[BaseModel], body: bytes) -> Any:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        if first["type"] == "json_invalid":
-            raise Problem(400, "malformed_json", f"the body is not JSON: {first['msg']}") from None
-        where = ".".join(str(part) for part in first["loc"])
-        raise Problem(422, "bad_input", f"{where}: {first['msg']}" if where else first["msg"]) from None
+        raise _explain(error) from None
+
+
+def _explain(error: ValidationError) -> Problem:
+    """The first fault; of a choice (numbers or ids), the fault of what fits longest."""
+    if error.error_count() > _FAULTS:  # one by one they would cost seconds
+        return Problem(422, "bad_input", f"the body has {error.error_count()} faults; /openapi.json describes it")
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    first = faults[0]
+    if first["type"] == "json_invalid":
+        return Problem(400, "malformed_json", f"the body is not JSON: {first['msg']}")
+    same = [fault for fault in faults if fault["loc"][:1] == first["loc"][:1]]
+    worst = max(same, key=lambda fault: [part for part in fault["loc"] if isinstance(part, int)])
+    where = ".".join(str(part) for part in worst["loc"] if not str(part).startswith(("list[", "constrained-")))
+    return Problem(422, "bad_input", f"{where}: {worst['msg']}" if where else worst["msg"])
 
 
 def parse_predict(content_type: str, body: bytes, unpacked: int = 2**26) -> Query:
@@ -100,14 +146,22 @@ def _from_json(request: PredictRequest) -> Query:
         if len(widths) > 1:
             raise Problem(422, "bad_input", f"features: rows have different lengths {sorted(widths)[:4]}")
         features = np.asarray(request.features, np.float64).reshape(len(request.features), max(widths, default=0))
-    nodes = None if request.nodes is None else _ids(request.nodes, "nodes")
-    answer = None if request.answer is None else _ids(request.answer, "answer")
-    return _query(nodes, features, answer, request.answer_all, request.induced, request.snapshot)
+    (nodes, ids), (answer, others) = _either(request.nodes, "nodes"), _either(request.answer, "answer")
+    words = None
+    if ids is not None or others is not None or request.columns is not None:
+        words = Words(ids, others, request.columns)
+    return _query(nodes, features, answer, request.answer_all, request.induced, request.snapshot, words)
+
+
+def _either(given: list[int] | list[str] | None, what: str) -> tuple[NDArray[np.int64] | None, list[str] | None]:
+    """Node numbers, or ids."""
+    if given is None:
+        return None, None
+    return (None, given) if isinstance(given[0], str) else (_ids(given, what), None)
 
 
 def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Query:
-    nodes = _ids(arrays["nodes"], "nodes") if "nodes" in arrays else None
-    answer = _ids(arrays["answer"], "answer") if "answer" in arrays else None
+    given = {what: _array_ids(arrays[what], what) if what in arrays else (None, None) for what in ("nodes", "answer")}
     features = None
     if "features" in arrays:
         features = np.atleast_2d(arrays["features"])
@@ -121,7 +175,15 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Query:
         for name in ("answer_all", "induced")
     }
     snapshot = str(arrays["snapshot"].reshape(-1)[0]) if "snapshot" in arrays and arrays["snapshot"].size else None
-    return _query(nodes, features, answer, flags["answer_all"], flags["induced"], snapshot)
+    (nodes, ids), (answer, others) = given["nodes"], given["answer"]
+    words = None if ids is None and others is None else Words(ids, others)
+    return _query(nodes, features, answer, flags["answer_all"], flags["induced"], snapshot, words)
+
+
+def _array_ids(values: NDArray[Any], what: str) -> tuple[NDArray[np.int64] | None, list[str] | None]:
+    if values.ndim == 1 and values.size and values.dtype.kind == "U":
+        return None, values.tolist()
+    return _ids(values, what), None
 
 
 def _query(
@@ -131,20 +193,29 @@ def _query(
     answer_all: bool,
     induced: bool,
     snapshot: str | None,
+    words: Words | None,
 ) -> Query:
-    if answer is not None and (answer_all or induced or features is None):
+    said = words or Words()
+    if features is not None and said.columns is not None:
+        raise Problem(422, "bad_input", "send features (model space) or columns (a raw table), not both")
+    apart = answer is not None or said.answer is not None
+    if apart and (answer_all or induced or (features is None and said.columns is None)):
         raise Problem(422, "bad_input", "answer goes with features, and not with answer_all or induced")
-    if induced and nodes is None:
+    if induced and nodes is None and said.nodes is None:
         raise Problem(422, "bad_input", "induced needs nodes: the subgraph to answer on")
     if induced and answer_all:
         raise Problem(422, "bad_input", "induced answers for its nodes only; drop answer_all")
-    if not answer_all and answer is None:
+    if not answer_all and not apart:
         answer = nodes
-    return Query(nodes, features, None if answer_all else answer, induced, snapshot)
+        if said.nodes is not None:
+            words = Words(said.nodes, said.nodes, said.columns)
+    return Query(nodes, features, None if answer_all else answer, induced, snapshot, words)
 
 
 def _ids(values: Any, what: str) -> NDArray[np.int64]:
     try:
+        if type(values) is list:  # as the validator of JSON lets them through: whole numbers, at least one
+            return np.array(values, np.int64)
         ids = np.asarray(values)
         if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu":
             raise ValueError
@@ -153,7 +224,7 @@ def _ids(values: Any, what: str) -> NDArray[np.int64]:
         raise Problem(422, "bad_input", f"{what}: expected a non-empty list of node numbers") from None
 
 
-def _chosen(accept: str) -> str:
+def chosen(accept: str) -> str:
     """The type the client likes best of those we write (RFC 9110, 12.5.1); JSON where it is all the same."""
     if not accept or accept == "*/*":
         return JSON
@@ -172,22 +243,84 @@ def _chosen(accept: str) -> str:
     return best
 
 
-def encode_answer(accept: str, answer: Answer, nodes: NDArray[np.int64], facts: dict[str, Any]) -> tuple[bytes, str]:
+@dataclass(frozen=True)
+class Named:
+    """Names for an answer: ids of its nodes, and the classes if they have names."""
+
+    nodes: list[str]
+    class_names: tuple[str, ...] | None
+    multilabel: bool = False
+
+    def facts(self, answer: Answer) -> dict[str, Any]:
+        """What is added to an answer: the names of its columns, and the class of every row (multilabel: classes)."""
+        if self.class_names is None:
+            return {}
+        names = self.class_names
+        predicted = [[names[i] for i in row] if self.multilabel else names[row] for row in self._classes(answer)]
+        return {"class_names": list(names), "predicted": predicted}
+
+    def _classes(self, answer: Answer) -> list[Any]:
+        """By what is in the answer and nothing else."""
+        values, classes = answer.values, answer.classes
+        if values is None:
+            assert answer.labels is not None
+            return [np.flatnonzero(row) for row in answer.labels] if self.multilabel else answer.labels.tolist()
+        columns = np.broadcast_to(np.arange(values.shape[1]), values.shape) if classes is None else classes
+        if self.multilabel:
+            likely = values > (0.5 if answer.kind == "probabilities" else 0.0)
+            return [row[keep].tolist() for row, keep in zip(columns, likely, strict=True)]
+        return columns[np.arange(len(values)), values.argmax(axis=1)].tolist()  # type: ignore[no-any-return]
+
+
+class ReadyRows:
+    """The stored answers as the policy lets them out; rows that were asked for once stay written as JSON."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self._parts = answer.arrays()
+        self._rows: dict[int, tuple[str, ...]] = {}
+
+    def body(self, nodes: list[int], facts: dict[str, Any]) -> bytes:
+        """What `encode_answer` writes about these nodes in JSON."""
+        rows = [self._rows.get(node) or self._write(node) for node in nodes]
+        parts = [f'"{name}":[{",".join([row[i] for row in rows])}]' for i, name in enumerate(self._parts)]
+        return f'{{"kind":"{self.answer.kind}","nodes":{_encode(nodes)},{",".join(parts)},{_encode(facts)[1:]}'.encode()
+
+    def _write(self, node: int) -> tuple[str, ...]:
+        if len(self._rows) >= _REMEMBERED:
+            self._rows.clear()
+        row = self._rows[node] = tuple(_encode(part[node].tolist()) for part in self._parts.values())
+        return row
+
+
+def encode_answer(
+    accept: str, answer: Answer, nodes: NDArray[np.int64], facts: dict[str, Any], named: Named | None = None
+) -> tuple[bytes, str]:
     """The answer in the type the client asked for, JSON by default."""
-    arrays = answer.arrays()
-    media = _chosen(accept)
+    media, arrays = chosen(accept), answer.arrays()
+    extra = {} if named is None else named.facts(answer)
+    asked: Any = nodes if named is None else np.array(named.nodes)
     if media == NPZ:
         buffer = io.BytesIO()
-        alone = {"alone": np.array(True)} if facts.get("alone") else {}
-        np.savez(buffer, allow_pickle=False, nodes=nodes, kind=np.array(answer.kind), **alone, **arrays)
+        ragged = named is not None and named.multilabel
+        more = {name: np.array(part) for name, part in extra.items() if name == "class_names" or not ragged}
+        if facts.get("alone"):
+            more["alone"] = np.array(True)
+        np.savez(buffer, allow_pickle=False, nodes=asked, kind=np.array(answer.kind), **more, **arrays)
         return buffer.getvalue(), NPZ
     if media == ARROW:
-        return _write_arrow(answer, nodes, bool(facts.get("alone"))), ARROW
-    body = {"kind": answer.kind, "nodes": nodes.tolist(), **{k: v.tolist() for k, v in arrays.items()}, **facts}
+        return _write_arrow(answer, asked, extra, bool(facts.get("alone"))), ARROW
+    body = {
+        "kind": answer.kind,
+        "nodes": asked.tolist(),
+        **{k: v.tolist() for k, v in arrays.items()},
+        **extra,
+        **facts,
+    }
     return _encode(body).encode(), JSON
 
 
-def _write_arrow(answer: Answer, nodes: NDArray[np.int64], alone: bool) -> bytes:
+def _write_arrow(answer: Answer, nodes: NDArray[Any], extra: dict[str, Any], alone: bool) -> bytes:
     try:
         import pyarrow as pa
     except ImportError:
@@ -195,7 +328,11 @@ def _write_arrow(answer: Answer, nodes: NDArray[np.int64], alone: bool) -> bytes
     columns = {"nodes": pa.array(nodes)}
     for name, part in answer.arrays().items():
         columns[name] = pa.array(part) if part.ndim == 1 else pa.array(list(part))
-    table = pa.table(columns).replace_schema_metadata({"kind": answer.kind, "alone": str(alone).lower()})
+    meta = {"kind": answer.kind, "alone": str(alone).lower()}
+    if extra:
+        columns["predicted"] = pa.array(extra["predicted"])
+        meta["class_names"] = json.dumps(extra["class_names"])
+    table = pa.table(columns).replace_schema_metadata(meta)
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -32,6 +32,7 @@ def named(release: Release, nodes: NDArray[np.int64]) -> Named:
 
 
 def node_numbers(release: Release, names: list[str], what: str) -> NDArray[np.int64]:
+    """Numbers of nodes by id, or a 422 that names the first unknown one."""
     try:
         return release.node_numbers(names)
     except InputError as error:

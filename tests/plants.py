@@ -23,6 +23,7 @@ from edgeveil.defences.lpgnet.lpgnet import LPGNet
 from edgeveil.defences.lpgnet.lpgnet_stack import distinct
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot, perturb_again
 from edgeveil.defences.veil.counts import VeilCounts
+from edgeveil.defences.veil.rr import VeilRR
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import sample_distinct, sample_non_edges
 from edgeveil.privacy import topcells
@@ -342,6 +343,13 @@ class HalfGap(GAP):
         return super().perturb_sums(sums, scale / 2, seed)
 
 
+class HalfPairs(VeilRR):
+    """Pairs lie half as often as they should."""
+
+    def query(self, rules: Any = None) -> Any:
+        return HalfRand(epsilon=self.epsilon)
+
+
 class HalfBlink(Blink):
     """Bits of the lists lie half as often as they should."""
 
@@ -462,6 +470,7 @@ TABLE = (
     Plant("lpgnet, seed made of the counts", SeedOfCounts),
     Plant("lpgnet, half of the Gaussian noise", partial(LPGNet, noise="gaussian"), patch=half_of_the_scale, fast=False),
     Plant("gap, half of the Gaussian noise", HalfGap, fast=False),
+    Plant("veil-rr, half of the lies", HalfPairs),
     Plant("blink, half of the lies", HalfBlink),
     Plant("blink, all of epsilon for each end", OncePerEdge),
     Plant("lpgnet, a renewal without noise", BareRenewal),

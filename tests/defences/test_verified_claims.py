@@ -24,7 +24,7 @@ from plants import TABLE, Plant, SharedStream, SparedHubs
 
 FAST = Effort(runs=600, canaries=20_000)
 FULL = Effort(runs=2_000)  # a tenth of the default runs; benchmarks/verified_defences.py has the default ones
-SOUND = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-sound", "veil-counts", "blink")
+SOUND = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-sound", "veil-counts", "veil-rr", "blink")
 
 
 def tried(plant: Plant, claim: float, effort: Effort) -> Verification:

@@ -33,6 +33,7 @@ __all__ = [
     "epsilon_from_s",
     "expected_density",
     "expected_false_share",
+    "noisy_ranks",
     "s_from_epsilon",
     "smallest_feasible_epsilon",
 ]
@@ -109,7 +110,7 @@ class EdgeRand(EdgeMechanism):
         _check_size(graph, check_epsilon(self.epsilon), memory)
         noise = noise_for(seed, "edgerand")
         builder = UpperBuilder(graph.num_nodes)
-        for ranks in _noisy_ranks(graph, self.flip, noise):
+        for ranks in noisy_ranks(graph, self.flip, noise):
             builder.add(ranks)
         return graph.with_upper(*builder.finish())
 
@@ -130,7 +131,7 @@ class EdgeRand(EdgeMechanism):
         return perturb_again(self)
 
 
-def _noisy_ranks(graph: Graph, flip: Probability, noise: Noise) -> Iterator[Int]:
+def noisy_ranks(graph: Graph, flip: Probability, noise: Noise) -> Iterator[Int]:
     """Sorted chunks of the output's ranks: the edges that told the truth, merged with the non-edges that lied."""
     edges = edge_ranks(graph)
     kept = edges[~noise.bernoulli(flip, len(edges))]

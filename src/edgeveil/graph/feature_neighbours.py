@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgeveil.errors import InputError, MissingExtra
 from edgeveil.graph.features import FeatureMatrix
 
-__all__ = ["EXACT_NODES", "feature_neighbours", "unit_rows"]
+__all__ = ["EXACT_NODES", "feature_neighbours", "leading_directions", "unit_rows"]
 
 EXACT_NODES = 20_000
 DIMENSIONS = 64
@@ -84,7 +84,7 @@ def _approximate(rows: Any, count: int, seed: int) -> tuple[Float, Float]:
         import faiss
     except ImportError as error:
         raise MissingExtra(f"feature neighbours of more than {EXACT_NODES:,} nodes", "knn") from error
-    dense = np.ascontiguousarray(_leading(rows, seed), np.float32)
+    dense = np.ascontiguousarray(leading_directions(rows, seed), np.float32)
     faiss.normalize_L2(dense)
     n, width = dense.shape
     cells = int(np.clip(4 * np.sqrt(n), 1, n // 40 + 1))
@@ -99,7 +99,7 @@ def _approximate(rows: Any, count: int, seed: int) -> tuple[Float, Float]:
     return near, cosine
 
 
-def _leading(rows: Any, seed: int) -> Float:
+def leading_directions(rows: Any, seed: int) -> Float:
     """The rows in at most `DIMENSIONS` leading singular directions."""
     if rows.shape[1] <= DIMENSIONS:
         return np.asarray(rows.toarray() if sp.issparse(rows) else rows)

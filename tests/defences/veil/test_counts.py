@@ -10,6 +10,8 @@ import pytest
 import edgeveil as ev
 from edgeveil.defences.job import make_job
 from edgeveil.defences.lpgnet.lpgnet_stack import make_phases
+from edgeveil.defences.renew import renew
+from edgeveil.defences.veil import read_outs
 from edgeveil.defences.veil.counts import VeilCounts
 from edgeveil.defences.veil.read_outs import KEPT
 from edgeveil.errors import InputError
@@ -103,3 +105,21 @@ def test_saved_releases_answer_alike(tmp_path: Path) -> None:
 def test_bad_epsilon_is_refused() -> None:
     with pytest.raises(InputError, match="epsilon"):
         VeilCounts(epsilon=float("inf"))
+
+
+def test_renewal_asks_the_new_graph_once_and_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_outs, "_bayes", lambda job, phases, base, noise: (0 * phases[1].logits, base))
+    release = ev.defend(blocks(0), "veil-counts", epsilon=4.0, seed=0)
+    other = blocks(1).with_features(release.matrix.values)
+    renewed = renew(release, other, epsilon=6.0, seed=1)
+    assert renewed.guarantee.epsilon == 10.0 and len(renewed.guarantee.charges) == 2
+    base = renewed.predictor.base.logits(release.matrix)  # type: ignore[attr-defined]
+    right, before = ((p.argmax(axis=1) == other.y).mean() for p in (renewed.predict(), base))
+    assert right > before + 0.05
+
+
+def test_a_bayesian_reading_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_outs, "FORMS", ())
+    release = ev.defend(blocks(0), "veil-counts", epsilon=8.0, seed=0)
+    with pytest.raises(InputError, match="Bayes"):
+        renew(release, blocks(1).with_features(release.matrix.values), seed=1)

@@ -2,5 +2,6 @@
 
 from edgeveil.defences.veil.counts import VeilCounts
 from edgeveil.defences.veil.feature_graph import FeatureGraph
+from edgeveil.defences.veil.rr import VeilRR
 
-__all__ = ["FeatureGraph", "VeilCounts"]
+__all__ = ["FeatureGraph", "VeilCounts", "VeilRR"]

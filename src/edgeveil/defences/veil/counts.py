@@ -16,11 +16,16 @@ from edgeveil.defences.lpgnet.degree_vectors import DegreeNoise, noise_scale
 from edgeveil.defences.lpgnet.lpgnet import LPGNet
 from edgeveil.defences.lpgnet.lpgnet_audit import vector_experiments
 from edgeveil.defences.lpgnet.lpgnet_stack import Phase, distinct, make_phases
-from edgeveil.defences.veil.edge_free import EdgeFree, fit_edge_free, judged
+from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
+from edgeveil.defences.veil.edge_free import EdgeFree, fit_edge_free, judged, moved
 from edgeveil.defences.veil.read_outs import choose_read_out
-from edgeveil.privacy.budget import Budget, check_epsilon
+from edgeveil.errors import InputError
+from edgeveil.graph.cluster_degrees import cluster_degrees
+from edgeveil.privacy.budget import Budget, check_epsilon, exact
 from edgeveil.privacy.experiments import Claim, Effort, Experiment
 from edgeveil.privacy.guarantee import Guarantee, Status
+from edgeveil.release.mixture_predictor import MixturePredictor
+from edgeveil.release.readout_predictor import ReadoutPredictor, StoredPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed
 
@@ -69,6 +74,23 @@ class VeilCounts(Defence):
             notes=(*base.notes, chosen.note),
         )  # fmt: skip
 
+    def renewal(self, seed: int | None = None) -> Renewal:
+        """One count query on the new graph, read by the MLP that the release has trained; clusters are the base's."""
+        return Renewal(exact(check_epsilon(self.epsilon)), self._renew, _check_renewal)
+
+    def _renew(self, snapshot: Snapshot) -> Renewed:
+        old, x, cost = snapshot.release.predictor, snapshot.x, exact(check_epsilon(self.epsilon))
+        budget = Budget(cost)
+        budget.spend(cost, "neighbours per cluster", on=SNAPSHOT)
+        guarantee = composed(snapshot.release.guarantee, budget, snapshot.seed)
+        if not isinstance(old, ReadoutPredictor):
+            return Renewed(moved(old, x, self.neighbours), x, guarantee)
+        base = moved(old.base, x, self.neighbours)
+        true = cluster_degrees(snapshot.graph, base.logits(x).argmax(axis=1), base.num_outputs)
+        counts = self._query.perturb_counts(true, cost, snapshot.noise_seed("veil-counts"))
+        renewed = ReadoutPredictor(base, old.spec, old.model, counts, old.form, old.temperature)
+        return Renewed(renewed, x, guarantee)
+
     def noise_stage(self, job: Job, phases: Sequence[Phase], learn: Callable[[int], None]) -> Budget:
         """All that a release reads of private edges; `experiments` run this very function."""
         return self._query.noise_stage(job, phases, learn)
@@ -84,6 +106,16 @@ class VeilCounts(Defence):
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
         """Planted pairs and neighbouring graphs through the noise stage."""
         return vector_experiments(self.noise_stage, effort)
+
+
+def _check_renewal(snapshot: Snapshot) -> None:
+    """A Bayesian reading stores evidence about its own nodes and nothing that could read other counts."""
+    old = snapshot.release.predictor
+    if isinstance(old, MixturePredictor) and any(isinstance(part, StoredPredictor) for part in old.parts):
+        raise InputError(
+            "this veil-counts release reads its counts by Bayes' rule, fitted to its own graph; only a release whose "
+            "counts an MLP reads can answer for another: make a new release"
+        )
 
 
 def _assign(job: Job, phase: Phase, base: EdgeFree) -> None:

@@ -21,7 +21,7 @@ from edgeveil.models.spec import ModelSpec
 from edgeveil.release.mixture_predictor import MixturePredictor
 from edgeveil.release.predictors import GraphPredictor, Predictor, TabularPredictor
 
-__all__ = ["EdgeFree", "feature_graph", "fit_edge_free", "judged"]
+__all__ = ["EdgeFree", "feature_graph", "fit_edge_free", "judged", "mixture", "moved", "specs"]
 
 PULL = 2.0  # weight of a neighbour with equal features, where a node's own weight is 1
 HELD_OUT = 0.2  # share of the training nodes that judge where there are no validation nodes
@@ -60,6 +60,16 @@ def feature_graph(x: FeatureMatrix, neighbours: int) -> Any:
     return (PULL * feature_neighbours(x, neighbours)).tocsr()
 
 
+def moved(old: Predictor, x: FeatureMatrix, neighbours: int) -> Predictor:
+    """An edge-free predictor answering for other nodes: the feature graph is as public as their features."""
+    if isinstance(old, MixturePredictor):
+        return MixturePredictor([moved(part, x, neighbours) for part in old.parts], old.weights)
+    if isinstance(old, GraphPredictor):
+        return GraphPredictor(old.spec, old.model, feature_graph(x, neighbours))
+    assert isinstance(old, TabularPredictor)
+    return TabularPredictor(old.spec, old.model, x.shape[0])
+
+
 def judged(job: Job) -> Job:
     """The job with validation nodes: its own, else a drawn share of the training nodes, which then do not train."""
     train = np.flatnonzero(job.train_mask)
@@ -77,7 +87,7 @@ def judged(job: Job) -> Job:
 def fit_edge_free(job: Job, neighbours: int) -> EdgeFree:
     """Train both on the training nodes; mixture and guard see validation nodes only."""
     x, val = job.train_features, job.val_mask
-    mlp_spec, gnn_spec = _specs(job)
+    mlp_spec, gnn_spec = specs(job)
     mlp = fit_model(job, mlp_spec, x, None)
     base = EdgeFree(mlp_spec, mlp, neighbours)
     if val is None:
@@ -87,14 +97,14 @@ def fit_edge_free(job: Job, neighbours: int) -> EdgeFree:
     gnn = fit_model(job, gnn_spec, x, feature_graph(x, neighbours))
     both = replace(base, gnn_spec=gnn_spec, gnn=gnn)
     answers = [p.logits(x)[val] for p in (base.predictor(x), both.on_features(x))]
-    weights = _mixture(answers, y)
+    weights = mixture(answers, y)
     if not is_better(weights[0] * answers[0] + weights[1] * answers[1], answers[0], y):
         return replace(base, notes=(REFUSED,))
     weightless = isinstance(gnn, ModuleModel) and not gnn.takes_weights
     return replace(both, weights=weights, notes=(UNWEIGHTED,) if weightless else ())
 
 
-def _specs(job: Job) -> tuple[ModelSpec, ModelSpec]:
+def specs(job: Job) -> tuple[ModelSpec, ModelSpec]:
     """The job's own model where it fits the part, the preset's otherwise."""
     asked, name = job.model, job.graph.dataset
     mlp = asked if asked.local else preset("default", name, "mlp").model
@@ -102,7 +112,8 @@ def _specs(job: Job) -> tuple[ModelSpec, ModelSpec]:
     return mlp, gnn
 
 
-def _mixture(answers: Sequence[NDArray[np.float64]], y: Any) -> tuple[float, float]:
+def mixture(answers: Sequence[NDArray[np.float64]], y: Any) -> tuple[float, float]:
+    """Weights of two answers in the calibrated log-linear mixture with the least log-loss."""
     heat = [temperature(a, y) for a in answers]
     share = mixture_weight(answers[0] / heat[0], answers[1] / heat[1], y)
     return (1 - share) / heat[0], share / heat[1]

@@ -10,11 +10,9 @@ from typing import ClassVar
 from edgeveil.defences.base import DEFENCES, Defence, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
-from edgeveil.defences.veil.edge_free import feature_graph, fit_edge_free, judged
+from edgeveil.defences.veil.edge_free import fit_edge_free, judged, moved
 from edgeveil.errors import InputError
 from edgeveil.privacy.guarantee import Guarantee, Status
-from edgeveil.release.mixture_predictor import MixturePredictor
-from edgeveil.release.predictors import GraphPredictor, Predictor, TabularPredictor
 from edgeveil.release.release import Release
 from edgeveil.values import is_whole
 
@@ -59,13 +57,5 @@ class FeatureGraph(Defence):
         return Renewal(Fraction(0), self._answer)
 
     def _answer(self, snapshot: Snapshot) -> Renewed:
-        def moved(old: Predictor) -> Predictor:
-            if isinstance(old, MixturePredictor):
-                return MixturePredictor([moved(part) for part in old.parts], old.weights)
-            if isinstance(old, GraphPredictor):
-                return GraphPredictor(old.spec, old.model, feature_graph(snapshot.x, self.neighbours))
-            assert isinstance(old, TabularPredictor)
-            return TabularPredictor(old.spec, old.model, snapshot.graph.num_nodes)
-
-        predictor = moved(snapshot.release.predictor)
+        predictor = moved(snapshot.release.predictor, snapshot.x, self.neighbours)
         return Renewed(predictor, snapshot.x, snapshot.release.guarantee)

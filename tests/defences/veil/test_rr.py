@@ -1,0 +1,128 @@
+"""Randomised response read with public knowledge: the posterior's mathematics, thinning, guard, renewal, price."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_counts import blocks
+
+import edgeveil as ev
+from edgeveil.defences.renew import renew
+from edgeveil.defences.veil import rr
+from edgeveil.defences.veil.pair_posterior import Observed, PublicPairs, edge_share, fit_posterior
+from edgeveil.defences.veil.rr import KEPT, VeilRR
+from edgeveil.errors import InputError, TooLarge
+from edgeveil.graph.graph import Graph
+from edgeveil.graph.pairs import num_pairs, unrank
+from edgeveil.metrics.ranking import ranking
+
+
+def observed_blocks(flip: float = 0.03, seed: int = 0) -> tuple[Observed, PublicPairs, np.ndarray]:
+    """Noisy pairs of a graph with two groups that public data know well, and which of the pairs are edges."""
+    graph, rng = blocks(seed), np.random.default_rng(seed)
+    n = graph.num_nodes
+    ranks = np.arange(num_pairs(n))
+    truth = np.isin(ranks, graph.edge_ranks)
+    seen = truth ^ (rng.random(len(ranks)) < flip)
+    u, v = unrank(ranks[seen], n)
+    assert graph.y is not None
+    sure = np.where(np.eye(2)[graph.y] > 0, 0.9, 0.1)
+    return Observed(u, v, n, flip, int(seen.sum())), PublicPairs.of(graph.x, sure), truth[seen]
+
+
+def test_the_share_of_edges_follows_from_the_count() -> None:
+    observed, _, truth = observed_blocks()
+    assert edge_share(observed) == pytest.approx(truth.mean(), rel=0.1)
+
+
+def test_posteriors_rank_edges_above_lies_and_are_calibrated() -> None:
+    observed, public, truth = observed_blocks()
+    chance = fit_posterior(observed, public, np.random.default_rng(0), None)
+    assert ranking(chance, truth)["auc"] > 0.7  # groups alone allow 0.725
+    likely = chance > np.median(chance)
+    for part in (likely, ~likely):
+        assert chance[part].mean() == pytest.approx(truth[part].mean(), abs=0.12)
+
+
+def test_pairs_that_say_nothing_get_the_share_of_edges() -> None:
+    """Edges that have nothing to do with public facts: no pair may stand out."""
+    rng, n = np.random.default_rng(1), 300
+    x, chances = rng.random((n, 8)).astype(np.float32), np.full((n, 2), 0.5)
+    ranks = np.sort(rng.choice(num_pairs(n), 4000, replace=False))
+    observed = Observed(*unrank(ranks, n), n, 0.05, 4000)
+    chance = fit_posterior(observed, PublicPairs.of(x, chances), rng, None)
+    assert chance.std() < 0.15 and chance.mean() == pytest.approx(edge_share(observed), abs=0.1)
+
+
+def test_the_denoised_graph_helps_where_neighbours_tell_the_class() -> None:
+    graph = blocks()
+    heard, free = ev.defend(graph, "veil-rr", epsilon=6.0, seed=0), ev.defend(graph, "feature-graph", seed=0)
+    assert heard.utility("test")["accuracy"] > free.utility("test")["accuracy"] + 0.1
+    assert heard.guarantee.status == "sound" and heard.guarantee.epsilon == 6.0
+    assert [float(c.epsilon) for c in heard.guarantee.charges if c.epsilon is not None] == [6.0]
+
+
+def test_a_graph_that_beats_nothing_leaves_the_base_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rr, "is_better", lambda *_: False)
+    graph = blocks()
+    heard, free = ev.defend(graph, "veil-rr", epsilon=4.0, seed=0), ev.defend(graph, "feature-graph", seed=0)
+    assert heard.notes[-1] == KEPT
+    np.testing.assert_array_equal(heard.predict(), free.predict())
+
+
+def test_pairs_are_thinned_by_public_facts_before_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, stored, real = blocks(), [], rr._Part.denoised
+
+    def spy(self, noisy, drawn):  # type: ignore[no-untyped-def]
+        stored.append((noisy.num_edges, drawn, self.least))
+        return real(self, noisy, drawn)
+
+    monkeypatch.setattr(rr._Part, "denoised", spy)
+    monkeypatch.setattr(rr, "STORED", 1_000)
+    for g in (graph, graph.with_edges(np.random.default_rng(5).integers(400, size=(2, 900)))):
+        ev.defend(g, "veil-rr", epsilon=1.0, seed=0)
+    (kept, drawn, least), (_, _, other) = stored
+    assert drawn > 15_000 and kept < 2_500 and least is not None
+    assert least == other, "the rule must not depend on the edges"
+
+
+def test_too_many_pairs_are_refused_before_any_work() -> None:
+    large = Graph.from_edges([[0], [1]], num_nodes=200_000, x=np.ones((200_000, 1)), y=np.zeros(200_000, int))
+    with pytest.raises(TooLarge, match="veil-counts") as error:
+        ev.defend(large, "veil-rr", epsilon=1.0, seed=0)
+    least = float(str(error.value).split("use epsilon ")[1].split(" ")[0])
+    VeilRR(epsilon=least).check_size(large)
+
+
+@pytest.mark.parametrize(("setting", "total"), [("inductive-different", 5.0), (None, 10.0)])
+def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, total: float) -> None:
+    release = ev.defend(blocks(0), "veil-rr", epsilon=5.0, seed=0, inference_graph=blocks(1), setting=setting)
+    assert release.guarantee.epsilon == total and release.utility("test")["accuracy"] > 0.7
+
+
+def test_a_graph_that_grows_is_randomised_once() -> None:
+    release = ev.defend(blocks(), "veil-rr", epsilon=6.0, seed=0, setting="inductive-evolving")
+    assert release.guarantee.epsilon == 6.0 and len(release.guarantee.charges) == 1
+
+
+def test_renewal_adds_up_and_hears_the_new_graph() -> None:
+    release = ev.defend(blocks(0), "veil-rr", epsilon=6.0, seed=0)
+    other = blocks(1)
+    renewed = renew(release, other.with_features(release.matrix.values), seed=1)
+    assert renewed.guarantee.epsilon == 12.0
+    moved = renewed.predict().argmax(axis=1)
+    assert (moved == other.y).mean() > 0.8, "neighbours in the new graph must tell the class"
+    assert not np.array_equal(renewed.predict(), release.predict())
+
+
+def test_saved_releases_answer_alike(tmp_path: Path) -> None:
+    release = ev.defend(blocks(), "veil-rr", epsilon=6.0, seed=1)
+    release.save(tmp_path / "r")
+    np.testing.assert_array_equal(ev.Release.load(tmp_path / "r").predict(), release.predict())
+
+
+def test_bad_epsilon_is_refused() -> None:
+    with pytest.raises(InputError, match="epsilon"):
+        VeilRR(epsilon=float("inf"))

@@ -23,7 +23,7 @@ from edgeveil.defences.lpgnet.lpgnet import LPGNet
 from edgeveil.defences.lpgnet.lpgnet_stack import distinct
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot, perturb_again
 from edgeveil.defences.veil.counts import VeilCounts
-from edgeveil.defences.veil.rr import VeilRR
+from edgeveil.defences.veil.denoised_rr import VeilRR
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import sample_distinct, sample_non_edges
 from edgeveil.privacy import topcells

@@ -10,9 +10,9 @@ from test_counts import blocks
 
 import edgeveil as ev
 from edgeveil.defences.renew import renew
-from edgeveil.defences.veil import rr
+from edgeveil.defences.veil import denoised_rr as rr
+from edgeveil.defences.veil.denoised_rr import KEPT, VeilRR
 from edgeveil.defences.veil.pair_posterior import Observed, PublicPairs, edge_share, fit_posterior
-from edgeveil.defences.veil.rr import KEPT, VeilRR
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, unrank

@@ -33,6 +33,8 @@ class Level:
             rows = []
             for attack in run.attacks:
                 params = {"attack": attack.params, "sample_seed": 0, "pairs": attack.pair_variant}
+                if attack.service is not None:
+                    params["target"] = attack.service
                 if attack.protocol != "sampled":
                     params.pop("pairs")
                 if attack.bypass_kprop:

@@ -14,9 +14,9 @@ from edgeveil.graph.graph import Graph
 from edgeveil.papers.agreement import compare, share
 from edgeveil.papers.books import BOOKS
 from edgeveil.papers.published import DOUBTS, PAPERS, find_table, published, tables
-from edgeveil.papers.recipes import Recipe, Term, evaluate
+from edgeveil.papers.recipes import Recipe, Term, evaluate, run_key
 from edgeveil.papers.render import cell_rows, headline, markdown, text
-from edgeveil.papers.reproduce import find, needed, reproduce, run_key
+from edgeveil.papers.reproduce import find, needed, reproduce, values_of
 from edgeveil.runs.executors import Serial
 from edgeveil.runs.records import Record
 from edgeveil.runs.run_config import RunConfig
@@ -131,10 +131,14 @@ def test_recipes_combine_sample_by_sample() -> None:
         run_key(run): {seed: record(value + seed) for seed in seeds}
         for run, value, seeds in ((one, 0.5, (0, 1)), (two, 0.2, (0, 1, 2)))
     }
+
+    def values(term: Term) -> dict[Any, float]:
+        return values_of(term, found)
+
     terms = (Term(one, "accuracy"), Term(two, "accuracy", weight=-1.0))
-    assert evaluate(Recipe(terms), found, run_key) == pytest.approx([0.3, 0.3])
-    assert evaluate(Recipe((terms[0], Term(two, "accuracy")), "max"), found, run_key) == [0.5, 1.5]
-    assert evaluate(Recipe((Term(two, "no such"),)), found, run_key) == []
+    assert evaluate(Recipe(terms), values) == pytest.approx([0.3, 0.3])
+    assert evaluate(Recipe((terms[0], Term(two, "accuracy")), "max"), values) == [0.5, 1.5]
+    assert evaluate(Recipe((Term(two, "no such"),)), values) == []
 
 
 def test_names_are_found_or_explained() -> None:
@@ -197,6 +201,18 @@ def test_a_table_from_runs_to_words(tmp_path: Path, toy: Graph) -> None:
     assert f"{agree} of 45 cells agree" in headline(result)
     rows = cell_rows(result)
     assert rows[0]["published_runs"] == 3 and rows[0]["theirs"] == result.cells[0].cell.published.mean
+
+
+def test_twins_are_run_shown_and_not_counted(tmp_path: Path, toy: Graph) -> None:
+    def load(name: str) -> Graph:
+        if name in ("flickr", "ppi"):
+            raise DatasetUnavailable(f"no source has {name}")
+        return toy.named(name)
+
+    with Store(tmp_path / "s.sqlite") as store:
+        result = reproduce("linkteller:II", store, Printed(), load, mode="full", twins=True)
+    assert not any(j.why for j in result.cells) and result.agreement()[1] == 45
+    assert "18 cells not counted: measured on a synthetic twin" in text(result)
 
 
 def test_doubtful_cells_are_shown_but_not_counted(tmp_path: Path, toy: Graph) -> None:

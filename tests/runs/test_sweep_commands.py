@@ -104,9 +104,22 @@ def test_reproduce_lists_tables_and_refuses_unknown_ones(tmp_path: Path) -> None
     names = [f"linkteller:{t}" for t in LINKTELLER] + [f"lpgnet:{t}" for t in LPGNET]
     names += [f"graphprivatizer:{t}" for t in GRAPHPRIVATIZER]
     assert set(names) <= lines.keys(), set(names) - lines.keys()
+    head = listed.stdout.splitlines()[0]
+    assert head.split() == ["table", "printed", "runnable", "measured", "agree", "left", "quick", "default", "full"]
+    times = {line.split()[0]: line[70:97].split() for line in listed.stdout.splitlines()}
     for name in names:
-        assert "0" not in lines[name][1:6] and "-" not in lines[name], f"{name}: no runs or no time: {lines[name]}"
+        assert "-" not in times[name], f"{name}: no time in some mode: {times[name]}"
+    assert lines["lpgnet:1"][:6] == ["10", "10", "10", "10", "of", "10"]
     assert "cannot be run: an average over all datasets" in " ".join(lines["graphprivatizer:text:5.1"])
     bad = edgeveil("reproduce", "lpgnet:99", cwd=tmp_path)
     assert bad.returncode == 2 and "table of lpgnet" in bad.stderr
     assert edgeveil("reproduce", "lpgnet:7", "--quick", "--full", cwd=tmp_path).returncode == 2
+
+
+def test_a_budget_takes_a_paper_and_refuses_what_it_would_ignore(tmp_path: Path) -> None:
+    bad = edgeveil("reproduce", "lpgnet", "--budget", "1h", "--quick", "--seeds", "3", cwd=tmp_path)
+    assert bad.returncode == 2 and "leave out --quick, --seeds" in bad.stderr
+    assert edgeveil("reproduce", "lpgnet", "--budget", "soon", cwd=tmp_path).returncode == 2
+    done = edgeveil("reproduce", "linkteller:text:F6", "--budget", "5s", "--executor", "serial", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "0 runs" in done.stdout and "nothing telling is left" in done.stdout  # its graph cannot be had

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from edgeveil.papers.draw import Drawing
     from edgeveil.papers.recipes import Mode
     from edgeveil.papers.reproduce import TableResult
-    from edgeveil.runs.run_config import RunConfig
+    from edgeveil.runs.executors import Executor
+    from edgeveil.runs.sweep import Loader
 
-MODES: tuple[Mode, ...] = ("quick", "default", "full")
 EXAMPLE = """
 Example:
 
@@ -30,6 +31,8 @@ Example:
   edgeveil reproduce lpgnet:7 --full --cells table7.csv
 
   edgeveil reproduce linkteller:II --model pyg:GIN
+
+  edgeveil reproduce graphprivatizer --budget 2h
 """
 
 
@@ -39,11 +42,14 @@ def register(app: typer.Typer) -> None:
 
 def reproduce(
     table: Annotated[
-        str | None, typer.Argument(metavar="PAPER:TABLE", help="linkteller:I, lpgnet:7, graphprivatizer:6 ...")
+        str | None,
+        typer.Argument(
+            metavar="PAPER:TABLE", help="linkteller:I, lpgnet:7, graphprivatizer:6 ...; with --budget also a paper."
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few seeds and a part of the cells: minutes.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's number of runs.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="Tables, cells and estimated time on this machine.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="Tables: printed, measured, agreeing, time left.")] = False,
     variant: Annotated[str, typer.Option(help="published, correct or both.")] = "both",
     dataset: Annotated[str | None, typer.Option(help="Only the cells of these datasets (comma separated).")] = None,
     model: Annotated[
@@ -63,6 +69,16 @@ def reproduce(
     data_root: DataRoot = None,
     cells: Annotated[Path | None, typer.Option(help="Also write the comparison, cell by cell, as CSV.")] = None,
     json_file: Json = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Spend this long (2h, 90min) on the runs that decide most figures of a table or paper per hour."
+        ),
+    ] = None,
+    twins: Annotated[
+        bool,
+        typer.Option("--twins", help="Run cells whose graph no source has on a synthetic twin: shown, not counted."),
+    ] = False,
     any_code: Annotated[
         bool, typer.Option("--any-code", help="Accept finished runs of another version of the code.")
     ] = False,
@@ -86,22 +102,36 @@ def reproduce(
     from edgeveil.runs.executors import make_executor
     from edgeveil.runs.store import Store
 
+    load = cache(lambda name: load_graph(name, data_root=data_root))
+    work = make_executor(executor, workers, address=address)
+    if budget is not None:
+        given: dict[str, object] = {
+            "--quick": quick,
+            "--full": full,
+            "--twins": twins,
+            "--variant": variant != "both",
+            "--any-code": any_code,
+        }
+        given |= {"--dataset": dataset, "--model": model, "--seeds": seeds, "--cells": cells, "--json": json_file}
+        if useless := [name for name, value in given.items() if value]:
+            raise UsageError(f"--budget chooses the runs itself; leave out {', '.join(useless)}")
+        _spend(table, store or out / "reproduce.sqlite", work, load, seconds_of(budget))
+        return
     mode: Mode = "quick" if quick else "full" if full else "default"
     figure = find_figure(table)
     wanted = {word.lower().replace("_", "-") for word in words(dataset)} if dataset else None
-    load = cache(lambda name: load_graph(name, data_root=data_root))
     with Store(store or out / "reproduce.sqlite") as kept, RunProgress() as progress:
         if figure is not None:
             drawing = draw_figure(
-                *figure, kept, make_executor(executor, workers, address=address), load, mode=mode, seeds=seeds,
+                *figure, kept, work, load, mode=mode, seeds=seeds,
                 model=model, any_code=any_code, progress=progress,
             )  # fmt: skip
             _draw(drawing, out)
             return
         result = run_table(
-            table, kept, make_executor(executor, workers, address=address), load, mode=mode, variants=variants,
+            table, kept, work, load, mode=mode, variants=variants,
             seeds=seeds, keep=None if wanted is None else lambda cell: cell.published.dataset in wanted,
-            model=model, any_code=any_code, progress=progress,
+            model=model, twins=twins, any_code=any_code, progress=progress,
         )  # fmt: skip
     _write(result, cells, json_file)
     print(text(result))
@@ -133,33 +163,39 @@ def _write(result: TableResult, cells: Path | None, json_file: Path | None) -> N
 
 
 def _list(workers: int | None) -> None:
-    """Every table and figure with its runs and estimated time per mode; a table that cannot be run says why."""
+    """Every table and figure; a table that cannot be run says why."""
     from edgeveil.models.kernels.threads import available
-    from edgeveil.papers.books import BOOKS
-    from edgeveil.papers.draw import figure_runs
-    from edgeveil.papers.figure_recipes import FIGURES
-    from edgeveil.papers.reproduce import needed
+    from edgeveil.papers.listing import lines
 
     cores = workers or available()
-    print(f"{'table':<24}{'figures':>8}" + "".join(f"{f'{mode}: runs':>16}{'time':>8}" for mode in MODES))
-    for book in BOOKS.values():
-        for name in book.tables():
-            every = list(book.cells(name, "full"))
-            line = f"{f'{book.name}:{name}':<24}{len(every):>8}"
-            for mode in MODES:
-                cells = every if mode != "quick" else book.cells(name, mode)
-                base = needed((cell for cell in cells if not cell.why), 1, ("published", "correct"))
-                line += _cost(base, book.seeds(name, mode), cores)
-            reasons = {cell.why for cell in every}
-            print(line + (f"  cannot be run: {min(reasons)}" if "" not in reasons else ""), flush=True)
-        for figure, (what, _) in FIGURES[book.name].items():
-            costs = (_cost(*figure_runs(book.name, figure, mode), cores) for mode in MODES)
-            print(f"{f'{book.name}:{figure}':<24}{'drawn':>8}{''.join(costs)}  {what}", flush=True)
-    print(f"Times are for {cores} core(s) of this machine; runs that tables share are done once and counted in each.")
+    for line in lines(cores, duration):
+        print(line, flush=True)
+    print(
+        "measured, agree: by the samples kept in this package (docs/fidelity.md); left: up to the default seeds.\n"
+        f"Times are for {cores} core(s) of this machine; runs that tables share are done once and counted in each."
+    )
 
 
-def _cost(runs: list[RunConfig], seeds: int, cores: int) -> str:
-    from edgeveil.runs.costs import estimate, speed
+def _spend(name: str, path: Path, executor: Executor, load: Loader, seconds: float) -> None:
+    from edgeveil.papers.run_budget import spend
+    from edgeveil.runs.store import Store
 
-    time = duration(estimate(runs) * seeds * speed() / cores) if runs else "-"
-    return f"{len(runs) * seeds:>16}{time:>8}"
+    started = time.monotonic()
+    with Store(path) as kept, RunProgress() as progress:
+        spent = spend(name, kept, executor, load, seconds, progress=progress)
+    took = duration(time.monotonic() - started)
+    how = "nothing telling is left" if spent.finished else "run the same command again to go on"
+    print(
+        f"{spent.runs} runs in {took}; measured figures: {spent.before} before, {spent.after} now; {how}.\n"
+        f"Finished runs are in {path}; python scripts/fidelity.py add {path} keeps them in the package."
+    )
+    for run, (what, reason) in spent.failures.items():
+        say(f"failed {run} ({what}): {reason.strip().splitlines()[-1]}")
+
+
+def seconds_of(text: str) -> float:
+    """``2h``, ``90min``, ``45 m`` or ``600s`` in seconds."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(h|min|m|s)\s*", text.lower())
+    if found is None or not float(found[1]) > 0:
+        raise UsageError(f"--budget {text!r} is no length of time; write 2h, 90min or 600s")
+    return float(found[1]) * {"h": 3600, "min": 60, "m": 60, "s": 1}[found[2]]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["LEAST", "Comparison", "compare", "share"]
+__all__ = ["LEAST", "Comparison", "compare", "compare_summary", "share"]
 
 LEAST = {"fraction": 0.02, "auc100": 2.0, "pct": 3.0}
 
@@ -42,12 +42,19 @@ def compare(samples: Sequence[float], mean: float, std: float | None, unit: str)
         return Comparison(nan, nan, 0, mean, std, nan, nan, nan, None, None)
     ours = math.fsum(known) / len(known)
     spread = math.sqrt(math.fsum((s - ours) ** 2 for s in known) / len(known))
+    return compare_summary(ours, spread, len(known), mean, std, unit)
+
+
+def compare_summary(
+    ours: float, spread: float, runs: int, mean: float, std: float | None, unit: str, slack: float = 1e-9
+) -> Comparison:
+    """The same rule where only the mean and the population deviation of `runs` samples are left, rounded by `slack`."""
     pooled = spread if std is None else math.sqrt((spread**2 + std**2) / 2)
     difference = ours - mean
     tolerance = max(2 * pooled, LEAST.get(unit, math.nan))
-    agrees = abs(difference) <= tolerance + 1e-9 if unit in LEAST else None
+    agrees = abs(difference) <= tolerance + slack if unit in LEAST else None
     z = difference / pooled if pooled > 0 else None
-    return Comparison(ours, spread, len(known), mean, std, difference, pooled, tolerance, z, agrees)
+    return Comparison(ours, spread, runs, mean, std, difference, pooled, tolerance, z, agrees)
 
 
 def share(verdicts: Sequence[bool | None]) -> tuple[int, int]:

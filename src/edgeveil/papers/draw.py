@@ -10,8 +10,8 @@ from typing import Any
 from edgeveil.papers.books import BOOKS
 from edgeveil.papers.figure_recipes import FIGURES, Panel
 from edgeveil.papers.other_model import panel_with, swap_to
-from edgeveil.papers.recipes import Mode, Recipe, evaluate
-from edgeveil.papers.reproduce import needed_recipes, records_of, run_key
+from edgeveil.papers.recipes import Mode, Recipe, Sample, Term, evaluate
+from edgeveil.papers.reproduce import needed_recipes, records_of, values_of
 from edgeveil.runs.executors import Executor
 from edgeveil.runs.run_config import RunConfig
 from edgeveil.runs.store import Store
@@ -72,10 +72,14 @@ def _seeds(paper: str, mode: Mode) -> int:
 
 def _series(panel: Panel, found: Mapping[str, Any]) -> dict[str, list[tuple[Any, float, float]]]:
     out: dict[str, list[tuple[Any, float, float]]] = {}
+
+    def values(term: Term) -> Mapping[Sample, float]:
+        return values_of(term, found)
+
     for curve in panel.curves:
         for point in curve.points:
-            x: Any = _mean(evaluate(point.x, found, run_key))[0] if isinstance(point.x, Recipe) else point.x
-            mean, spread = _mean(evaluate(point.y, found, run_key))
+            x: Any = _mean(evaluate(point.x, values))[0] if isinstance(point.x, Recipe) else point.x
+            mean, spread = _mean(evaluate(point.y, values))
             if not math.isnan(mean):
                 out.setdefault(curve.label, []).append((x, mean, spread))
     return out

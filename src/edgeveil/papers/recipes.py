@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from edgeveil.papers.published import DOUBTS, Published, find_table, tables
-from edgeveil.runs.run_config import AttackConfig, RunConfig
+from edgeveil.runs.run_config import AttackConfig, RunConfig, canonical_json
 
-__all__ = ["Cell", "Mode", "Paper", "Pick", "Recipe", "Term", "evaluate", "scale", "seeded"]
+__all__ = ["Cell", "Mode", "Paper", "Pick", "Recipe", "Sample", "Term", "evaluate", "run_key", "scale", "seeded"]
 
 Mode = Literal["quick", "default", "full"]
 Sample = tuple[int, int | None]  # seed of the release, seed of the attacked sample
@@ -34,6 +34,7 @@ class Pick:
             and row["belief"] == self.belief
             and all(own.get(key) == value for key, value in self.attack.params.items())
             and bool(params.get("bypass_kprop")) == self.attack.bypass_kprop
+            and params.get("target") == self.attack.service
             and params.get("pairs", self.attack.pair_variant) == self.attack.pair_variant
         )
 
@@ -47,17 +48,24 @@ class Term:
     pick: Pick | None = None
     weight: float = 1.0
 
+    @property
+    def figure(self) -> str:
+        """What is measured of the run, in words: ``accuracy``, or ``0 low k/4 precision`` for its first attack."""
+        if self.pick is None:
+            return self.metric
+        return f"{self.run.attacks.index(self.pick.attack)} {self.pick.degree or '-'} {self.pick.belief} {self.metric}"
+
     def values(self, seed: int, rows: Sequence[Mapping[str, Any]], figures: Mapping[str, Any]) -> dict[Sample, float]:
-        """The weighted number for every sample of one run."""
+        """The number for every sample of one run."""
         if self.pick is None:
             value = figures.get(self.metric)
-            return {} if value is None else {(seed, None): self.weight * float(value)}
+            return {} if value is None else {(seed, None): float(value)}
         found = {}
         for row in rows:
             if self.pick.matches(row):
                 value = row["n_edges"] / row["n_pairs"] if self.metric == "density" else row[self.metric]
                 if value is not None:
-                    found[(seed, row["params"].get("sample_seed"))] = self.weight * float(value)
+                    found[(seed, row["params"].get("sample_seed"))] = float(value)
         return found
 
 
@@ -125,17 +133,21 @@ def scale(unit: str) -> float:
     return 100.0 if unit in ("pct", "auc100") else 1.0
 
 
-def evaluate(recipe: Recipe, found: Mapping[str, Mapping[int, Any]], key: Callable[[RunConfig], str]) -> list[float]:
-    """Samples of a recipe: terms are combined sample by sample, and a sample that lacks a term is left out.
-
-    `found` maps a run's key to its records by seed.
-    """
-    columns = []
-    for term in recipe.terms:
-        values: dict[Sample, float] = {}
-        for seed, record in found.get(key(term.run), {}).items():
-            values |= term.values(seed, record.rows, record.figures)
-        columns.append(values)
-    shared = set(columns[0]).intersection(*columns[1:]) if columns else set()
+def evaluate(recipe: Recipe, values: Callable[[Term], Mapping[Sample, float]]) -> list[float]:
+    """Samples of a recipe: terms are weighed and combined sample by sample; a sample that lacks a term is left out."""
+    columns = [(term.weight, values(term)) for term in recipe.terms]
+    shared = set(columns[0][1]).intersection(*(column for _, column in columns[1:])) if columns else set()
     combine = max if recipe.combine == "max" else sum
-    return [float(combine(column[sample] for column in columns)) for sample in sorted(shared, key=str)]
+    return [float(combine(w * column[sample] for w, column in columns)) for sample in sorted(shared, key=str)]
+
+
+_KEYS: dict[int, tuple[RunConfig, str]] = {}  # by identity: many cells share one run, and its settings never change
+
+
+def run_key(run: RunConfig) -> str:
+    """What identifies a run apart from its seeds."""
+    known = _KEYS.get(id(run))
+    if known is None:
+        key = canonical_json(run.model_copy(update={"seed": 0, "split_seed": 0}).to_json())
+        known = _KEYS[id(run)] = (run, key)
+    return known[1]

@@ -8,17 +8,17 @@ from typing import Any
 
 from edgeveil.errors import UnknownNameError, UsageError
 from edgeveil.papers.agreement import Comparison, compare, share
-from edgeveil.papers.books import BOOKS
+from edgeveil.papers.books import BOOKS, usable
 from edgeveil.papers.other_model import cell_with, swap_to
 from edgeveil.papers.published import find_table
-from edgeveil.papers.recipes import Cell, Mode, Paper, Recipe, evaluate, scale, seeded
+from edgeveil.papers.recipes import Cell, Mode, Paper, Recipe, Sample, Term, evaluate, run_key, scale, seeded
 from edgeveil.runs.executors import Executor
 from edgeveil.runs.records import Record
-from edgeveil.runs.run_config import RunConfig, canonical_json
+from edgeveil.runs.run_config import RunConfig
 from edgeveil.runs.store import Store
 from edgeveil.runs.sweep import Loader, Progress, Summary, stored, sweep
 
-__all__ = ["Judged", "TableResult", "find", "needed", "needed_recipes", "records_of", "reproduce", "run_key"]
+__all__ = ["Judged", "TableResult", "find", "needed", "needed_recipes", "records_of", "reproduce", "values_of"]
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,6 @@ def find(name: str) -> tuple[Paper, str]:
     return book, find_table(book.name, table)[0].table
 
 
-def run_key(run: RunConfig) -> str:
-    """What identifies a run apart from its seeds."""
-    return canonical_json(run.model_copy(update={"seed": 0, "split_seed": 0}).to_json())
-
-
 def needed(cells: Iterable[Cell], seeds: int, variants: tuple[str, ...]) -> list[RunConfig]:
     """Distinct runs behind some cells, seed by seed."""
     return needed_recipes(
@@ -89,15 +84,18 @@ def reproduce(
     seeds: int | None = None,
     keep: Callable[[Cell], bool] | None = None,
     model: str | None = None,
+    twins: bool = False,
     any_code: bool = False,
     progress: Progress | None = None,
 ) -> TableResult:
     """Run a table's cells (those that `keep` admits) and compare each with its printed figure.
 
     `model` takes the place of the paper's; the figures are then set beside the printed ones and never judged.
+    `twins` runs cells whose graph no source has on synthetic twins, set aside.
     """
     paper, table = find(name)
     cells = [cell for cell in paper.cells(table, mode) if keep is None or keep(cell)]
+    cells = [usable(cell) for cell in cells] if twins else cells
     other = ""
     if model is not None:
         other, swap = swap_to(model)
@@ -119,6 +117,14 @@ def records_of(store: Store, summary: Summary) -> dict[str, dict[int, Record]]:
         run = RunConfig.model_validate(task.config)
         found.setdefault(run_key(run), {})[run.seed] = record
     return found
+
+
+def values_of(term: Term, found: Mapping[str, Mapping[int, Record]]) -> dict[Sample, float]:
+    """What finished records say about a term, sample by sample."""
+    values: dict[Sample, float] = {}
+    for seed, record in found.get(run_key(term.run), {}).items():
+        values |= term.values(seed, record.rows, record.figures)
+    return values
 
 
 def _reasons(summary: Summary) -> Iterable[tuple[RunConfig, str]]:
@@ -143,7 +149,7 @@ def _judge(
     for variant, recipe in cell.recipes.items():
         if variant not in variants:
             continue
-        samples = [scale(p.unit) * value for value in evaluate(recipe, found, run_key)]
+        samples = [scale(p.unit) * value for value in evaluate(recipe, lambda term: values_of(term, found))]
         if samples:
             made = compare(samples, p.mean, p.std, p.unit)
             comparisons[variant] = made if theirs else replace(made, agrees=None)

@@ -92,6 +92,13 @@ class AttackConfig(Frozen):
         default="logits", description="What the attacked service answers; exact influence needs logits."
     )
     dtype: Literal["float64", "float32"] = Field(default="float64", description="Precision the service computes in.")
+    decimals: int | None = Field(default=None, ge=0, description="Decimals the service rounds its answers to.")
+
+    @property
+    def service(self) -> str | None:
+        """How the attacked service answers, None for logits in double precision."""
+        words = [self.answer, self.dtype, *([] if self.decimals is None else [f"{self.decimals} decimals"])]
+        return None if words == ["logits", "float64"] else ", ".join(words)
 
     _names = field_validator("name")(canonical)
     _shadow = field_validator("shadow")(_graph_name)

@@ -74,9 +74,11 @@ class Attacked:
         return self.result.rest(self.edges, int(self.truth.sum())) if self.result.unlisted else None
 
 
-def shared_target(release: Release, answer: AnswerKind = "logits", dtype: str = "float64") -> LocalTarget:
+def shared_target(
+    release: Release, answer: AnswerKind = "logits", dtype: str = "float64", decimals: int | None = None
+) -> LocalTarget:
     """A target whose exact influence is computed once per node set, however many attacks and variants ask for it."""
-    target = Target.local(release, answer, dtype=dtype)
+    target = Target.local(release, answer, dtype=dtype, decimals=decimals)
     known: dict[bytes, Any] = {}
     compute = target.influence
     if compute is not None:
@@ -98,10 +100,10 @@ def service_of(target: Release | Target) -> Service:
         release = target
 
         @cache
-        def view(bypass: bool, answer: AnswerKind, dtype: str) -> LocalTarget:
-            return shared_target(without_kprop(release) if bypass else release, answer, dtype)
+        def view(bypass: bool, answer: AnswerKind, dtype: str, decimals: int | None) -> LocalTarget:
+            return shared_target(without_kprop(release) if bypass else release, answer, dtype, decimals)
 
-        return lambda config: view(config.bypass_kprop, config.answer, config.dtype)
+        return lambda config: view(config.bypass_kprop, config.answer, config.dtype, config.decimals)
     return lambda _: target
 
 
@@ -223,8 +225,8 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         params["shadow"] = config.shadow
     if config.bypass_kprop:
         params["bypass_kprop"] = True
-    if (config.answer, config.dtype) != ("logits", "float64"):
-        params["target"] = f"{config.answer}, {config.dtype}"
+    if config.service is not None:
+        params["target"] = config.service
     common = {
         **labels,
         "params": params,

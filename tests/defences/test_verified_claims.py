@@ -31,7 +31,7 @@ def tried(plant: Plant, claim: float, effort: Effort) -> Verification:
     with pytest.MonkeyPatch.context() as patch:
         if plant.patch is not None:
             plant.patch(patch)
-        return verify(plant.make(epsilon=claim), effort)
+        return verify(plant.make(epsilon=claim), effort, until_refuted=True)
 
 
 @pytest.mark.parametrize("plant", [p for p in TABLE if p.fast], ids=str)

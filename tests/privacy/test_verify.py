@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from scipy.stats import binom
 
 from edgeveil.errors import InputError
 from edgeveil.privacy.audit_bounds import guess_bound, views_bound
-from edgeveil.privacy.experiments import Auditable, Claim, Coins, Effort, Experiment, Neighbours, Sight
+from edgeveil.privacy.experiments import Auditable, Claim, Coins, Effort, Experiment, Neighbours, Rounds, Sight
+from edgeveil.privacy.gaussian import analytic_epsilon
 from edgeveil.privacy.verify import Verification, judge, verify
+from plants import GraphItself
 
 
 @dataclass(frozen=True)
@@ -191,3 +194,33 @@ def test_seeds_of_the_audited_noise(make: Callable[[], Effort]) -> None:
     assert (effort.noise_seed("a") is None) == effort.secure
     if not effort.secure:
         assert effort.noise_seed("a") == effort.noise_seed("a") != effort.noise_seed("b")
+
+
+def test_a_share_of_right_guesses_is_read_by_the_claimed_curve() -> None:
+    pure = Claim(1.0, 0.0, "one undirected edge")
+    assert pure.of_share(math.e / (1 + math.e)) == pytest.approx(1.0) and pure.of_share(0.4) == 0.0
+    mixed = pure._replace(delta=0.1)
+    assert mixed.of_share((math.e + 0.1) / (1 + math.e)) == pytest.approx(1.0)
+    curve = Claim(1.0, 1e-6, "one undirected edge", gaussian=True)
+    assert curve.of_share(0.5) == 0.0
+    assert curve.of_share(float(ndtr(0.3))) == pytest.approx(analytic_epsilon(0.36, 1e-6), rel=1e-6)
+
+
+def test_rounds_tell_gaussian_noise_from_half_of_it_although_the_noise_is_coupled() -> None:
+    """Shift 0.24 is epsilon 1 at 1e-6. All coins of a round share luck, so only the mean over rounds is bounded."""
+    rng, claim = np.random.default_rng(0), Claim(1.01, 1e-6, "one undirected edge", gaussian=True)
+
+    def bound(shift: float) -> float:
+        def play() -> dict[str, float]:
+            luck = rng.choice([-0.05, 0.05])
+            return {"blind": float(rng.random()), "sum": float((rng.random(50) < ndtr(shift / 2) + luck).mean())}
+
+        return Rounds("rounds", play).run(0.001, claim, Effort(runs=100), lambda _: None).lower_bound
+
+    assert bound(0.24) <= claim.epsilon < bound(0.48)
+
+
+def test_stopping_at_a_refutation_keeps_the_verdict() -> None:
+    effort = Effort(runs=50, canaries=500)
+    whole, short = (verify(GraphItself(epsilon=1.0), effort, until_refuted=stop) for stop in (False, True))
+    assert whole.verdict == short.verdict == "refuted" and len(short.findings) == 1 < len(whole.findings)

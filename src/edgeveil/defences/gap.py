@@ -234,7 +234,7 @@ class GAP(Defence):
 
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
         """The auditor gives every node a row of length 1 along one axis: sums are then counts, as LPGNet's are."""
-        return vector_experiments(self.noise_stage, effort)
+        return vector_experiments(self.noise_stage, effort, gaussian=True)
 
 
 def _mlp(job: Job) -> tuple[ModelSpec, tuple[str, ...]]:

@@ -20,12 +20,14 @@ __all__ = [
     "event_bound",
     "guess_bound",
     "likelihood_bound",
+    "mean_bound",
     "one_run_bound",
     "one_run_p_value",
     "shift_bound",
     "views_bound",
 ]
 
+_DARING = 0.95  # share of all money that is staked at most
 Int = NDArray[np.int64]
 Views = Mapping[str, Sequence[Hashable]]
 """Ways of looking at the same outputs: each names one code per output."""
@@ -94,6 +96,32 @@ def shift_bound(hits: int, hits_other: int, trials: int, miss: float) -> float:
     low, _ = clopper_pearson(hits, trials, miss / 2)
     _, high = clopper_pearson(hits_other, trials, miss / 2)
     return max(0.0, float(ndtri(low) - ndtri(high))) if low > 0 else 0.0
+
+
+def mean_bound(scores: Sequence[float], miss: float) -> float:
+    """Lower confidence limit of the mean of independent scores in [0, 1], wrong with probability at most `miss`.
+
+    Whoever bets against "the mean is at most c" by stakes fixed before each score multiplies their money by 1/miss with
+    probability at most `miss` if that is true (Ville; Waudby-Smith and Ramdas 2024). Stakes follow the spread seen so
+    far and fall with c, so the money falls with c too, and one search finds the largest c that is refuted. Scores that
+    scatter little are worth much, which Hoeffding's bound would not see.
+    """
+    seen = np.asarray(scores, np.float64)
+    count = np.arange(1, len(seen) + 1)
+    means = (0.5 + np.cumsum(seen)) / (count + 1)
+    spread = (0.25 + np.cumsum((seen - means) ** 2)) / (count + 1)
+    before = np.concatenate([[0.25], spread[:-1]])
+    stakes = np.sqrt(-2 * math.log(miss) / (before * len(seen)))
+
+    def refuted(mean: float) -> bool:
+        money = np.cumsum(np.log1p(np.minimum(stakes, _DARING / mean) * (seen - mean)))
+        return bool(money.max() >= -math.log(miss))
+
+    low, high = 0.0, 1.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
 
 
 def likelihood_bound(

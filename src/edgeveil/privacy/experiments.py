@@ -1,9 +1,9 @@
 """What a mechanism offers to `edgeveil.privacy.verify`: its claim, and experiments that could refute it.
 
 A mechanism is `Auditable` if it has two methods. Its experiments run the noise stage that its releases run: the same
-budget split, streams, layers and phases, with training left out, because training is post-processing. There are two
+budget split, streams, layers and phases, with training left out, because training is post-processing. There are three
 kinds. `Coins`: one output, in which coins decided about many edges (Steinke, Nasr and Jagielski 2023).
-`Neighbours`: many outputs on two graphs that differ in one edge.
+`Neighbours`: many outputs on two graphs that differ in one edge. `Rounds`: many outputs, each with fresh coins.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.graph.graph import Graph
-from edgeveil.privacy.audit_bounds import guess_bound, views_bound
+from edgeveil.privacy.audit_bounds import guess_bound, mean_bound, views_bound
 from edgeveil.seeds import derive, stream
 
-__all__ = ["Auditable", "Claim", "Coins", "Effort", "Experiment", "Finding", "Neighbours", "Sight", "Views"]
+__all__ = ["Auditable", "Claim", "Coins", "Effort", "Experiment", "Finding", "Neighbours", "Rounds", "Sight", "Views"]
 
 Int = NDArray[np.int64]
 Tick = Callable[[float], None]
@@ -31,8 +31,8 @@ class Claim(NamedTuple):
     """What is to be tested: (epsilon, delta) for one unit. `note` is said with the verdict.
 
     gaussian: the claim is a whole curve, that of Gaussian noise which reaches (epsilon, delta). At a small delta the
-    point itself shows only in outputs that never come up, so neighbours are judged by the curve: a shift mu seen in
-    them is reported as the epsilon of such noise at this delta.
+    point itself shows only in outputs that never come up, so neighbours and rounds are judged by the curve: a shift mu
+    seen in them is reported as the epsilon of such noise at this delta.
     """
 
     epsilon: float
@@ -46,6 +46,18 @@ class Claim(NamedTuple):
         from edgeveil.privacy.gaussian import analytic_epsilon
 
         return float(analytic_epsilon(mu**2, self.delta)) if mu > 0 else 0.0
+
+    def of_share(self, right: float) -> float:
+        """Epsilon at this delta of the weakest promise under which that share of fair coins can be guessed.
+
+        A coin of a mechanism with shift mu is guessed with chance Phi(mu/2) at most, one of an (epsilon, delta)-DP
+        mechanism with chance (e^epsilon + delta)/(1 + e^epsilon), whatever its noise couples.
+        """
+        from scipy.special import ndtri
+
+        if self.gaussian:
+            return self.of_shift(2 * float(ndtri(right)))
+        return math.log((right - self.delta) / (1 - right)) if 2 * right > 1 + self.delta else 0.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,11 @@ class Effort:
     seed: int = 0
     secure: bool = True
     graph: Graph | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Outputs with fresh coins in each."""
+        return max(1_000, self.runs // 10)
 
     def rng(self, *path: str | int) -> np.random.Generator:
         """The auditor's own randomness (coins, halves), apart from the mechanism's noise."""
@@ -175,6 +192,33 @@ class Neighbours:
                     times = sum(c == code for c in seen[side]["output"])
                     return f"output {code!r} occurs {times:,} times on one graph and cannot occur on its neighbour"
         return ""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """`play()` throws fresh coins, runs the noise stage on them and says which share each view guesses right.
+
+    The expected share is bounded whatever the noise couples, and independent rounds bound the expectation. So the
+    middle of a trade-off curve is seen, where Gaussian noise is told from half of it; `Coins` and a small delta only
+    see its far end.
+    """
+
+    name: str
+    play: Callable[[], Mapping[str, float]]
+
+    def run(self, miss: float, claim: Claim, effort: Effort, tick: Tick) -> Finding:
+        """The first quarter of the rounds chooses the view, the others bound its share."""
+        shares: dict[str, list[float]] = {}
+        for number in range(effort.rounds):
+            for view, share in self.play().items():
+                shares.setdefault(view, []).append(share)
+            tick((number + 1) / effort.rounds)
+        looks = effort.rounds // 4
+        view = max(shares, key=lambda v: sum(shares[v][:looks]))
+        tested = shares[view][looks:]
+        detail = f"{np.mean(tested):.2%} of the coins in {len(tested):,} rounds guessed right, by the {view}"
+        bound, most = (claim.of_share(mean_bound(seen, miss)) for seen in (tested, [1.0] * len(tested)))
+        return Finding(self.name, bound, detail, most)
 
 
 @runtime_checkable

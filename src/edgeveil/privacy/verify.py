@@ -60,10 +60,12 @@ def verify(
     *,
     confidence: float = 0.99,
     first: int | None = None,
+    until_refuted: bool = False,
     progress: Callable[[str, float], None] = lambda *_: None,
 ) -> Verification:
     """Run the experiments of an `Auditable` mechanism: all of them, or only the `first` few.
 
+    until_refuted: stop at the first one that refutes the claim; the others could not change the verdict.
     `progress` gets the name of the experiment under way and the finished share of all of them.
     """
     effort = effort or Effort()
@@ -81,6 +83,8 @@ def verify(
         tick = _share(progress, experiment.name, number, len(experiments))
         tick(0.0)
         findings.append(experiment.run((1 - confidence) / len(experiments), claim, effort, tick))
+        if until_refuted and findings[-1].lower_bound > claim.epsilon:
+            break
     return Verification(type(mechanism).__name__, claim.epsilon, confidence, tuple(findings), claim.delta, claim.note)
 
 

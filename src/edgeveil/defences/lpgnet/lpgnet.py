@@ -265,7 +265,8 @@ class LPGNet(VectorDefence):
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
         """Planted pairs and neighbours through the noise stage, and a renewal; continuous noise is only ever seeded."""
         effort = replace(effort, secure=False) if self.noise == "continuous" else effort
-        return [*vector_experiments(self.noise_stage, effort), *renewed_vectors(self, effort)]
+        gaussian = self.noise == "gaussian"
+        return [*vector_experiments(self.noise_stage, effort, gaussian=gaussian), *renewed_vectors(self, effort)]
 
     def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """What the noisy vectors of one release promise, in any setting."""

@@ -27,7 +27,7 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.models.assemble import build
 from edgeveil.privacy.canaries import degree_strata, heavy_tailed_graph, plant, synthetic_graph
-from edgeveil.privacy.experiments import Coins, Effort, Experiment, Neighbours, Sight, Views
+from edgeveil.privacy.experiments import Coins, Effort, Experiment, Neighbours, Rounds, Sight, Views
 from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.release.lpgnet_predictor import LPGNetPredictor, row_logits, stack_features
 from edgeveil.seeds import Seed
@@ -41,6 +41,7 @@ NoiseStage = Callable[[Job, Sequence[Phase], Callable[[int], None]], object]
 CLASSES = 3
 NEAR = 1e-6
 LEAVES = 90
+HUB_PAIRS = 50
 
 
 class VectorDefence(Defence):
@@ -63,10 +64,11 @@ class _Query(NamedTuple):
     expected: Int
 
 
-def vector_experiments(stage: NoiseStage, effort: Effort) -> list[Experiment]:
-    """Planted pairs in one graph and in one that grows, flat and heavy-tailed, and tiny neighbours.
+def vector_experiments(stage: NoiseStage, effort: Effort, *, gaussian: bool = False) -> list[Experiment]:
+    """Planted pairs in one graph and in one that grows, flat and heavy-tailed, tiny neighbours, and rounds of hubs.
 
-    One experiment looks at the streams of a seeded run even where the noise itself is secure.
+    The last are for Gaussian noise, whose claim is a curve. One experiment looks at the streams of a seeded run even
+    where the noise itself is secure.
     """
     nodes = int(2.5 * effort.canaries) + 20
     flat, heavy = partial(synthetic_graph, nodes, 3 * nodes), partial(heavy_tailed_graph, nodes, 3 * nodes)
@@ -83,6 +85,8 @@ def vector_experiments(stage: NoiseStage, effort: Effort) -> list[Experiment]:
         found.append(coins(f"planted pairs in {own.name}", lambda: own, "transductive", effort.secure))
     for name, first, second in _neighbouring_graphs():
         found.append(Neighbours(name, _sampler(stage, effort, name, (first, second))))
+    if gaussian:
+        found.insert(1, _hub_rounds(stage, effort))
     return found
 
 
@@ -300,6 +304,29 @@ def _sampler(stage: NoiseStage, effort: Effort, name: str, graphs: tuple[Graph, 
         return codes
 
     return sample
+
+
+# -- rounds of fresh coins --------------------------------------------------------------------------------------------
+
+
+def _hub_rounds(stage: NoiseStage, effort: Effort) -> Rounds:
+    """Coins link hubs two by two; their counts are so high that cutting below zero hides nothing."""
+    name = f"{HUB_PAIRS} pairs of hubs, fresh coins in every round"
+    hubs = 2 * HUB_PAIRS
+    known = _graph([(hub, leaf) for hub in range(hubs) for leaf in range(hubs, hubs + LEAVES)], hubs + LEAVES)
+    pairs = np.arange(hubs, dtype=np.int64).reshape(2, HUB_PAIRS)
+    auditor, rng = _Auditor(known, effort.rng("clusters", name)), effort.rng("coins", name)
+
+    def play() -> dict[str, float]:
+        coins = rng.random(HUB_PAIRS) < 0.5
+        linked = known.with_edges(np.hstack([known.edge_index, pairs[:, coins]]))
+        seed = None if effort.secure else int(rng.integers(2**62))
+        seen = _Residuals.of(auditor.ask(stage, trial_job(linked, seed, classes=CLASSES)), pairs)
+        return {
+            name: float(np.where(code == 0, 0.5, (code > 0) == coins).mean()) for name, code in seen.views().items()
+        }
+
+    return Rounds(name, play)
 
 
 def _counts_of_edge(query: _Query) -> tuple[float, float]:

@@ -19,6 +19,27 @@ def test_their_mean_is_the_metric(metric: str, classes: int) -> None:
     assert node_scores(said, y, classes, metric).mean() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "micro_f1", "macro_f1"])
+def test_their_mean_is_the_metric_with_several_labels_per_node(metric: str) -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random((200, 7)) < np.linspace(0, 0.5, 7)).astype(int)  # the first label never occurs
+    said = np.where(rng.random(y.shape) < 0.7, y, rng.integers(0, 2, y.shape))
+    expected = utility(said - 0.5, y, multilabel=True)[metric]
+    assert node_scores(said, y, 7, metric).mean() == pytest.approx(expected)
+
+
+def test_their_spread_is_that_of_micro_f1_with_several_labels_per_node() -> None:
+    rng = np.random.default_rng(2)
+    values, errors = [], []
+    for _ in range(400):
+        y = (rng.random((300, 5)) < rng.random((300, 1))).astype(int)
+        said = np.where(rng.random(y.shape) < 0.75, y, 1 - y)
+        scores = node_scores(said, y, 5, "micro_f1")
+        values.append(scores.mean())
+        errors.append(scores.std() / 300**0.5)
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.12)
+
+
 def test_their_spread_is_that_of_macro_f1_over_samples() -> None:
     rng = np.random.default_rng(1)
     values, errors = [], []

@@ -59,8 +59,10 @@ def test_degree_classes(graph):
 
 
 def test_planetoid_degrees_count_the_self_loop(graph):
-    nodes = protocol.subset(graph.named("cora"), "low", size=3)
-    assert (graph.degrees[nodes] + 1 <= 3).all()
+    nodes = protocol.candidates(graph._replace(origin="cora"), "low")
+    np.testing.assert_array_equal(nodes, np.flatnonzero(graph.degrees + 1 <= 3))
+    own = protocol.candidates(graph.named("cora"), "low")
+    np.testing.assert_array_equal(own, protocol.candidates(graph, "low"))
     assert protocol.thresholds("twitch_PTBR").low == 10
     assert protocol.thresholds("cora-twin") == protocol.THRESHOLDS["cora"]
 

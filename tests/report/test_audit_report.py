@@ -52,7 +52,7 @@ def test_an_existing_release_needs_no_labels() -> None:
 
 def test_advice_in_one_line() -> None:
     advice = ev.advise(toy(), defences=["lapgraph"], epsilons=[2.0, 8.0], nodes=40)
-    assert advice.cost == 10 and "Choosing has a price" in repr(advice)
+    assert advice.cost == 3 * 10 and "Choosing has a price" in repr(advice)
     public = ev.advise(toy(), defences=["lapgraph"], epsilons=[8.0], nodes=40, choose_on=toy(seed=3))
     assert public.cost == 0 and "pays for the release alone" in repr(public)
 
@@ -61,7 +61,8 @@ def test_advice_leaves_out_what_promises_nothing_for_an_edge() -> None:
     advice = ev.advise(toy(), defences=["gp-sound", "lapgraph"], epsilons=[8.0], nodes=40, floor=0.0)
     assert [c.defence for c in advice.choices] == ["lapgraph"] and list(advice.left_out) == ["gp-sound"]
     assert "gp-sound is left out: its epsilon is for the two list entries" in repr(advice)
-    assert advice.cost == 8  # it was not tried either
+    assert advice.cost == 3 * 8  # it was not tried either
+    assert "only 15 validation nodes" in repr(advice)
 
 
 def test_advice_for_two_graphs_states_the_sum_unless_asserted() -> None:

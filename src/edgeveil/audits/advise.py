@@ -1,7 +1,8 @@
-"""Choosing epsilon as LinkTeller App. G6 does: the smallest one that beats a floor on validation data.
+"""Choosing epsilon as LinkTeller App. G6 does: the smallest one that beats a floor on validation data, beyond noise.
 
-The choice looks at validation labels only, never at test labels. It does look at models trained on private edges:
-trying several epsilon on one graph spends their sum, whatever is released in the end.
+Whether it does is judged as in an audit (`gains`), node by node on validation nodes, the error split over everything
+that could have been chosen. The choice looks at validation labels only, never at test labels. It does look at models
+trained on private edges: trying several epsilon on one graph spends their sum, whatever is released in the end.
 """
 
 from __future__ import annotations
@@ -15,8 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.attacks.base import by_strength
-from edgeveil.audits.audit import MIN_EDGES, AuditPlan, Found, check_plan, make_plan, run_audit, with_default_split
-from edgeveil.audits.cells import summarise
+from edgeveil.audits.audit import (
+    MIN_EDGES,
+    AuditPlan,
+    Found,
+    check_plan,
+    judged_by,
+    make_plan,
+    run_audit,
+    with_default_split,
+)
+from edgeveil.audits.cells import label, summarise
+from edgeveil.audits.gains import ALPHA, MIN_TEST, Gain, gains, interval, measurements
 from edgeveil.audits.resume_files import audit_store, carry_over
 from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import EdgeveilError, InputError
@@ -33,13 +44,14 @@ from edgeveil.runs.sweep import Progress
 __all__ = ["CANDIDATES", "Advice", "Choice", "advise", "choose", "choosing_cost", "conclude", "rank"]
 
 CANDIDATES = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2")
+EDGE_FREE = ("mlp", "feature-graph")
 THIN_RUNS = 3
 GIVEN = "the floor you gave"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The smallest epsilon of one defence whose validation utility exceeds the floor, with its test figures."""
+    """The smallest epsilon of one defence that beats the floor on validation nodes, beyond noise; its test figures."""
 
     defence: str
     epsilon: float
@@ -51,6 +63,7 @@ class Choice:
     attack: str | None = None
     stated: float | None = None  # epsilon of the final release, the sum where two graphs pay
     delta: float = 0.0
+    gain: Gain | None = None  # on validation nodes over the better edge-free release
 
     @property
     def promise(self) -> str:
@@ -71,6 +84,8 @@ class Advice:
     delta: float = 0.0  # sum over the models tried
     words: list[str] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    nearest: Gain | None = None  # where nothing is chosen: the candidate that gains most
+    edge_free: str = "mlp"  # the better release without edges
 
     def _repr_html_(self) -> str:
         rows = [
@@ -108,36 +123,39 @@ def choosing_cost(plan: AuditPlan) -> Fraction:
     return sum((exact(e) for _, e, _ in plan.cells() if e is not None and math.isfinite(e)), Fraction(0))
 
 
-def choose(records: Sequence[Record], floor: float | None = None) -> Advice:
-    """Pick per defence from finished runs with validation utilities."""
-    scores: dict[tuple[str, float | None], list[float]] = {}
-    status: dict[str, str] = {}
-    delta: dict[str, float] = {}
-    for record in records:
-        row = record.rows[0]
-        if not comparable(row):
-            continue
-        value = record.figures.get(f"val_{row['utility_metric']}")
-        if value is not None:
-            scores.setdefault((row["defence"], row["epsilon"]), []).append(float(value))
-        status[row["defence"]] = row["status"]
-        delta.setdefault(row["defence"], row.get("delta") or 0.0)
-    mlp = scores.get(("mlp", 0.0), scores.get(("mlp", None), []))
-    said = GIVEN if floor is not None else "the MLP's validation utility"
-    limit = floor if floor is not None else statistics.fmean(mlp) if mlp else math.nan
-    rows = [record.rows[0] for record in records]
-    left_out = {r["defence"]: r["unit"] for r in rows if not comparable(r)}
-    advice = Advice(limit, said, left_out=left_out, delta=math.fsum(r.get("delta") or 0.0 for r in rows))
-    for defence in dict.fromkeys(d for d, _ in scores if d not in ("none", "mlp")):
-        grid = sorted((e, v) for (d, e), v in scores.items() if d == defence and e is not None)
-        chosen = next(((e, v) for e, v in grid if statistics.fmean(v) > limit), None)
-        if chosen is None:
-            advice.missed.append(defence)
-        else:
-            epsilon, values = chosen
-            spread = statistics.stdev(values) if len(values) > 1 else math.nan
-            mean = statistics.fmean(values)
-            advice.choices.append(Choice(defence, epsilon, status[defence], mean, spread, delta=delta[defence]))
+def choose(records: Sequence[Record], graph: Graph, floor: float | None = None) -> Advice:
+    """Pick per defence from finished runs, by what they said about the validation nodes of `graph`.
+
+    A defence passes at the smallest epsilon that beats every edge-free release, or whose utility exceeds the floor
+    given, at level ALPHA divided by the number of candidates.
+    """
+    found = measurements(records, graph, "val")
+    rows = {(r.rows[0]["defence"], r.rows[0]["epsilon"]): r.rows[0] for r in records}
+    tried = sorted(k for k, row in rows.items() if comparable(row) and k[1] and math.isfinite(k[1]))
+    values = {key: [float(m.scores.mean()) for m in found if m.key == key] for key in rows}
+    free = {key[0]: statistics.fmean(v) for key, v in values.items() if key[1] == 0.0 and v}
+    best = max(free, key=free.__getitem__, default="")
+    advice = Advice(
+        floor if floor is not None else free.get(best, math.nan),
+        GIVEN if floor is not None else f"{label(best, None)}, the better release without edges" if best else "unknown",
+        left_out={row["defence"]: row["unit"] for row in rows.values() if not comparable(row)},
+        delta=math.fsum(r.rows[0].get("delta") or 0.0 for r in records), edge_free=best or "mlp",
+    )  # fmt: skip
+    judged = {(g.defence, g.epsilon): g for g in gains(found, tried, looks=1)}
+    level = 1 - 2 * ALPHA / max(len(tried), 1)
+    if floor is None:
+        passing = [key for key in tried if key in judged and judged[key].helps]
+    else:
+        passing = [key for key in tried if interval(found, key, level)[1] > floor]
+    for key in {k[0]: k for k in reversed(passing)}.values():
+        spread = statistics.stdev(values[key]) if len(values[key]) > 1 else math.nan
+        advice.choices.append(
+            Choice(key[0], float(key[1] or 0), rows[key]["status"], statistics.fmean(values[key]), spread,
+                   delta=rows[key].get("delta") or 0.0, gain=judged.get(key))
+        )  # fmt: skip
+    advice.missed += [d for d in dict.fromkeys(d for d, _ in tried) if d not in {k[0] for k in passing}]
+    sound = [gain for key, gain in judged.items() if rows[key]["status"] == "sound"]
+    advice.nearest = max(sound, key=lambda g: g.value, default=None)
     return advice
 
 
@@ -155,18 +173,21 @@ def advise(
     progress: Progress | None = None,
     **plan: Any,
 ) -> Advice:
-    """The smallest epsilon per defence whose validation utility beats a floor (LinkTeller App. G6), ranked.
+    """The smallest epsilon per defence that beats a floor on validation nodes beyond the noise, ranked.
+
+    LinkTeller App. G6 with error bars. Without `floor` it is the better edge-free release, and `runs` are 3.
 
     `choose_on`: a public graph or a twin to choose on, so that the private graph pays for the release alone.
     `keep`: a store for finished runs, with which an interrupted choice goes on. `plan` takes the fields of an audit's.
     """
-    wished = make_plan({"defences": CANDIDATES} | plan)
+    wished = make_plan({"defences": CANDIDATES, "runs": THIN_RUNS} | plan)
     left_out = in_other_units(wished.defences)
-    others = tuple(d for d in wished.defences if d not in ("mlp", "none", *left_out))
+    others = tuple(d for d in wished.defences if d not in (*EDGE_FREE, "none", *left_out))
     attacks = by_strength() if attacks is None else attacks
-    wished = replace(wished, defences=("mlp", *others), attacks=())
+    wished = replace(wished, defences=(*EDGE_FREE, *others), attacks=())
     private = with_default_split(graph, split_seed)
     check_plan(replace(wished, attacks=tuple(attacks)), inference_graph or private)
+    wished = judged_by(wished, private)
     ground = with_validation(private if choose_on is None else with_default_split(choose_on, split_seed), split_seed)
     with audit_store(keep) as store:
 
@@ -174,10 +195,10 @@ def advise(
             return _run(part, on, answers, store, executor, workers, progress)
 
         alone = wished if inference_graph is None else replace(wished, setting=None)  # chosen on one graph
-        advice = choose(run(alone, ground).records, floor)
+        advice = choose(run(alone, ground).records, ground, floor)
         if advice.floor != advice.floor:
             raise InputError(
-                "no floor: there are no validation nodes to score the MLP on; give a floor or another split"
+                "no floor: there are no labelled validation nodes to score an edge-free release on; give another split"
             )
         for i, choice in enumerate(advice.choices):
             one = replace(wished, defences=(choice.defence,), epsilons=(choice.epsilon,), attacks=tuple(attacks))
@@ -210,6 +231,37 @@ def rank(choices: Sequence[Choice]) -> list[Choice]:
     return sorted(choices, key=lambda c: (c.status != "sound", c.epsilon, c.delta, -c.validation))
 
 
+def _points(gain: Gain | None) -> str:
+    if gain is None or math.isnan(gain.low):
+        return ""
+    against = label(gain.against, None)
+    return f": {100 * gain.value:+.1f} points over {against} [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+
+
+def _nothing(advice: Advice) -> str:
+    """Why nothing is chosen; never more than was measured."""
+    near, free = advice.nearest, label(advice.edge_free, None)
+    if advice.floor_is == GIVEN:
+        return (
+            f"No sound defence tried here beats {GIVEN} ({advice.floor:.3f}) on validation data, beyond the noise: "
+            "lower it, spend a larger epsilon, or do not use the graph."
+        )
+    if near is None:
+        return f"No sound defence for one undirected edge could be judged: do not use the graph; release {free}."
+    if near.nodes < MIN_TEST:
+        return (
+            f"Too few validation nodes ({near.nodes}, at least {MIN_TEST} are needed) to say whether the graph helps: "
+            f"nothing is chosen. Until more nodes are labelled, release {free}."
+        )
+    if math.isnan(near.low):
+        return "One run cannot tell a gain from noise: nothing is chosen. Repeat with --runs 3 or more."
+    return (
+        f"There is no evidence that the graph helps under a sound defence: the best of them, "
+        f"{label(near.defence, near.epsilon)}, differs by{_points(near)[1:]} on validation data. Do not use the graph; "
+        f"release {free}, or spend a larger epsilon."
+    )
+
+
 def _at(delta: float) -> str:
     return f" and delta {delta:g}" if delta else ""
 
@@ -219,20 +271,12 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
     sound = [c for c in advice.choices if c.status == "sound"]
     words = []
     best = rank(sound)[0] if sound else None
-    if best is None and advice.floor_is == GIVEN:
-        words.append(
-            f"No sound defence tried here beats {GIVEN} ({advice.floor:.3f}) on validation data: lower it, spend a "
-            "larger epsilon, or do not use the graph."
-        )
-    elif best is None:
-        words.append(
-            f"No sound defence tried here beats {advice.floor_is} ({advice.floor:.3f}) on validation data: "
-            "do not use the graph; release the MLP."
-        )
+    if best is None:
+        words.append(_nothing(advice))
     else:
         words.append(
             f"Use {best.defence} at epsilon {best.epsilon:g}{_at(best.delta)}: validation utility "
-            f"{best.validation:.3f} against {advice.floor:.3f} ({advice.floor_is})."
+            f"{best.validation:.3f} against {advice.floor:.3f} ({advice.floor_is}){_points(best.gain)}."
         )
         if best.stated not in (None, best.epsilon):
             words.append(
@@ -242,6 +286,8 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
     words += [f"{defence} is left out: {why_left_out(unit)}." for defence, unit in advice.left_out.items()]
     if plan.runs < THIN_RUNS:
         words.append(f"Evidence is thin: {plan.runs} run(s); repeat with --runs 5 before deciding.")
+    if best is not None and advice.nearest is not None and advice.nearest.nodes < MIN_TEST:
+        words.append(f"Evidence is thin: only {advice.nearest.nodes} validation nodes; {MIN_TEST} or more tell more.")
     if edges < MIN_EDGES:
         words.append(f"Evidence is thin: only {edges} true edges among the attacked nodes; attack more with --nodes.")
     if choose_on is None:

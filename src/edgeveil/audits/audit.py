@@ -60,7 +60,8 @@ MIN_EDGES = 30  # fewer true edges among the attacked nodes make every share a c
 class AuditPlan:
     """What to try. `nodes` are attacked, all pairs among them; `queries` is the budget of attacks that have one.
 
-    `params` sets parameters by the name of a defence or attack. `shadow` names the public graph for attacks that learn.
+    `params` sets parameters by the name of a defence or attack; `model_params` and `train_params` replace the preset's
+    (hidden, dropout; epochs, lr). `shadow` names the public graph for attacks that learn.
 
     A run's name depends on its own settings alone. To look at more seeds, or at more seeds of some defences, run the
     same plan with a larger `runs` or fewer `defences` into the same store: what is there is not run again.
@@ -82,6 +83,8 @@ class AuditPlan:
     split_seed: int = 0
     attacked_runs: int | None = None  # the first so many runs are attacked, the others only trained; None: all
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    model_params: Mapping[str, Any] = field(default_factory=dict)
+    train_params: Mapping[str, Any] = field(default_factory=dict)
     shadow: str | None = None
 
     def cells(self) -> Iterator[tuple[str, float | None, int]]:
@@ -104,7 +107,7 @@ class AuditPlan:
             split_seed=self.split_seed + run if self.split else 0, setting=self.setting,
             defence=defence, defence_params=self.params_of(defence), epsilon=epsilon, model=self._model(defence),
             preset=self._preset(defence, epsilon), seed=seed, utility=self.utility, scaling=self.scaling,
-            attacks=attacks, details=True,
+            model_params=dict(self.model_params), train_params=dict(self.train_params), attacks=attacks, details=True,
         )  # fmt: skip
 
     def _preset(self, name: str, epsilon: float | None) -> str:

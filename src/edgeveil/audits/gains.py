@@ -20,7 +20,7 @@ from scipy.special import ndtri, stdtrit
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import draw
 from edgeveil.metrics.node_scores import node_scores
-from edgeveil.runs.details import unpacked
+from edgeveil.runs.details import labelled_nodes, unpacked
 from edgeveil.runs.records import Record
 
 __all__ = ["ALPHA", "LOOKS", "MIN_TEST", "Gain", "Measurement", "gain_rows", "gains", "interval", "measurements"]
@@ -68,28 +68,25 @@ class Gain:
         return self.low > 0 or self.high < 0
 
 
-def measurements(records: Sequence[Record], graph: Graph) -> list[Measurement]:
-    """What the finished runs said about their test nodes; runs of several labels per node have no such scores."""
-    if graph.y is None or graph.multilabel:
-        return []
+def measurements(records: Sequence[Record], graph: Graph, part: str = "test") -> list[Measurement]:
+    """What the finished runs said about the nodes of a part of their split."""
     out = []
-    for record in records:
-        row, packed = record.rows[0], record.details.get("answers")
+    for record in records if graph.y is not None else ():
+        row, packed = record.rows[0], record.details.get("answers" if part == "test" else f"answers_{part}")
         if packed is None or row.get("utility_metric") is None:
             continue
-        nodes, said = _tested(record.config, graph), unpacked(packed)
+        assert graph.y is not None
+        nodes = _asked(record.config, graph, part)
+        said = unpacked(packed, graph.y.shape[1] if graph.multilabel else None)
         scores = node_scores(said, graph.y[nodes], graph.num_classes, row["utility_metric"])
         out.append(Measurement((row["defence"], row["epsilon"]), int(row["seed"] or 0), nodes, scores))
     return out
 
 
-def _tested(config: Mapping[str, Any], graph: Graph) -> Int:
+def _asked(config: Mapping[str, Any], graph: Graph, part: str) -> Int:
     split = config.get("split", "given")
-    masks = graph.masks if split == "given" else draw(graph, split, config.get("split_seed", 0))
-    test = np.ones(graph.num_nodes, dtype=bool) if masks is None else np.asarray(masks.test)
-    assert graph.y is not None
-    found: Int = np.flatnonzero(test & (graph.y >= 0))
-    return found
+    masks = None if split == "given" else draw(graph, split, config.get("split_seed", 0))
+    return labelled_nodes(graph, part, masks)
 
 
 def gains(found: Sequence[Measurement], candidates: Sequence[Key], looks: int = LOOKS) -> list[Gain]:

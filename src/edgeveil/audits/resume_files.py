@@ -25,7 +25,8 @@ __all__ = ["audit_store", "carry_over"]
 OLD_NAME = ".cells.jsonl"
 ASIDE = ".old"
 _NAMED = ("model", "attacks", "nodes", "queries", "preset", "setting", "utility")  # what an old name was made of
-_SINCE = ("scaling", "split", "params", "shadow")  # what plans have had since: an old result knows none of it
+# what plans have had since: an old result knows none of it
+_SINCE = ("scaling", "split", "params", "model_params", "train_params", "shadow")
 
 
 @contextlib.contextmanager

@@ -56,11 +56,13 @@ def advise(
     defence: Annotated[str, typer.Option(help="Defences to choose among.")] = "edgerand,lapgraph,lpgnet-1,lpgnet-2",
     model: ModelName = "gcn",
     epsilon: Annotated[str, typer.Option(help="Candidates, comma separated.")] = "1,2,4,8",
-    floor: Annotated[float | None, typer.Option(help="Validation utility to beat; default: that of the MLP.")] = None,
+    floor: Annotated[
+        float | None, typer.Option(help="Validation utility to beat; default: the better release without edges.")
+    ] = None,
     attack: Annotated[
         str | None, typer.Option(help="Attacks on the chosen releases; default: every one that applies.")
     ] = None,
-    runs: Runs = 1,
+    runs: Runs = 3,
     seed: SeedOption = 0,
     nodes: NodesOption = None,
     preset: PresetName = "default",
@@ -121,9 +123,10 @@ def _print(advice: Advice) -> None:
 
     from edgeveil.audits.advise import rank
     from edgeveil.report.figures import percent
+    from edgeveil.report.judged import gain_text
 
     table = Table(title=f"smallest epsilon above {advice.floor:.3f} ({advice.floor_is})", title_justify="left")
-    for name in ("defence", "epsilon", "validation", "test utility", "edges found", "by", "guarantee"):
+    for name in ("defence", "epsilon", "validation", "points gained", "test utility", "edges found", "by", "guarantee"):
         table.add_column(name)
     for c in rank(advice.choices):
         spread = "" if math.isnan(c.spread) else f" ± {c.spread:.3f}"
@@ -132,13 +135,14 @@ def _print(advice: Advice) -> None:
             c.defence,
             f"{c.epsilon:g}",
             f"{c.validation:.3f}{spread}",
+            gain_text(c.gain),
             shown,
             percent(c.leakage, 1),
             c.attack,
             c.promise,
         )
     for name in advice.missed:
-        table.add_row(name, "none", "below the floor at every epsilon tried", "–", "–", "–", "–")
+        table.add_row(name, "none", "not above the floor, beyond the noise", "–", "–", "–", "–", "–")
     screen = console()
     screen.print(table)
     for line in advice.words:

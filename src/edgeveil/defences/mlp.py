@@ -33,7 +33,7 @@ class FeatureOnly(Defence):
         started = time.perf_counter()
         own = not job.model.architecture.layered
         notes = (f"The defence mlp trains its own MLP: the model {job.model.name!r} is ignored",) if own else ()
-        asked = preset("default", job.graph.name, "mlp").model if own else job.model
+        asked = preset("default", job.graph.dataset, "mlp").model if own else job.model
         spec = asked if asked.name == "mlp" else replace(asked, name="mlp")
         model = fit_model(job, spec, job.train_features, None)
         guarantee = Guarantee(

@@ -23,6 +23,8 @@ def node_scores(said: Any, y: Any, classes: int, metric: str) -> Float:
     true): a node that moves these counts moves F by (2 [hit] - F ([said] + [true])) / (said + true), its influence.
     """
     said, y = np.asarray(said, np.int64), np.asarray(y, np.int64)
+    if y.ndim == 2:
+        return _of_labels(said, y, metric)
     if metric in ("accuracy", "micro_f1"):
         right: Float = (said == y).astype(np.float64)
         return right
@@ -37,6 +39,23 @@ def node_scores(said: Any, y: Any, classes: int, metric: str) -> Float:
     scale = np.divide(weight, counts, out=np.zeros(classes), where=counts > 0) * len(y)
     moved = 2 * (said == y) * scale[y] - f1[said] * scale[said] - f1[y] * scale[y]
     out: Float = float(weight @ f1) + moved
+    return out
+
+
+def _of_labels(said: NDArray[np.int64], y: NDArray[np.int64], metric: str) -> Float:
+    """The same for several labels per node: one F1 over all cells, or one per label."""
+    if metric == "accuracy":
+        share: Float = (said == y).mean(axis=1)
+        return share
+    if metric not in ("micro_f1", "macro_f1"):
+        raise InputError(f"no node-by-node form of {metric!r} for several labels per node; use micro_f1 or macro_f1")
+    hits, asked = said * y, said + y
+    if metric == "micro_f1":
+        hits, asked = hits.sum(axis=1, keepdims=True), asked.sum(axis=1, keepdims=True)
+    total = asked.sum(axis=0)
+    f1 = np.divide(2 * hits.sum(axis=0), total, out=np.zeros(len(total)), where=total > 0)
+    moved = np.divide(2 * hits - f1 * asked, total, out=np.zeros(hits.shape), where=total > 0)
+    out: Float = (f1 + len(y) * moved).mean(axis=1)
     return out
 
 

@@ -101,7 +101,7 @@ def candidates(graph: Graph, degree: Degree = "unconstrained", limits: tuple[int
 def _by_degree(graph: Graph, degree: Degree, limits: tuple[int, int] | None) -> tuple[Int, tuple[int, int]]:
     if degree not in ("low", "unconstrained", "high"):
         raise UnknownNameError("degree class", str(degree), ("low", "unconstrained", "high"))
-    known = thresholds(graph.name)
+    known = thresholds(graph.origin)
     degrees = graph.degrees + (known is not None and known.loops)
     if limits is None:
         limits = (known.low, known.high) if known else _quartiles(degrees)

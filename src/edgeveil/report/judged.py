@@ -128,9 +128,9 @@ def best_defence(cells: Sequence[Cell]) -> Cell | None:
     return max((c for c in good if equal_leakage(c, first)), key=lambda c: (c.utility, -(c.epsilon or 0.0)))
 
 
-def gain_text(cell: Cell) -> str:
+def gain_text(gain: Gain | None) -> str:
     """``+3.1 [1.0, 5.2]`` in points over the better edge-free baseline; no bounds where they are not known."""
-    if cell.gain is None:
+    if gain is None:
         return "–"
-    bounds = "" if math.isnan(cell.gain.low) else f" [{100 * cell.gain.low:.1f}, {100 * cell.gain.high:.1f}]"
-    return f"{100 * cell.gain.value:+.1f}{bounds}"
+    bounds = "" if math.isnan(gain.low) else f" [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+    return f"{100 * gain.value:+.1f}{bounds}"

@@ -119,7 +119,7 @@ def _summary(cell: Any, sweet: bool, best: bool) -> dict[str, Any]:
     return {
         "label": cell.label,
         "utility": "–" if math.isnan(cell.utility) else f"{cell.utility:.3f}",
-        "gain": gain_text(cell),
+        "gain": gain_text(cell.gain),
         "leakage": percent(cell.leakage, 1),
         "allowed": percent(cell.allowed, 1),
         "attack": cell.attack,

@@ -31,7 +31,7 @@ def table_rows(data: AuditData, cells: Sequence[Cell]) -> tuple[list[str], list[
     for cell in cells:
         star = "★ best" if cell == best else "★" if sweet_spot(cell, bare) else ""
         body.append([
-            cell.label, _number(cell.utility), gain_text(cell), percent(cell.leakage, 1), percent(cell.allowed, 1),
+            cell.label, _number(cell.utility), gain_text(cell.gain), percent(cell.leakage, 1), percent(cell.allowed, 1),
             cell.attack, _number(cell.auc), _number(cell.average_precision), cell.promise, star,
         ])  # fmt: skip
     if data.settings.get("existing"):

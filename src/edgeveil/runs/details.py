@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from edgeveil.attacks.base import ATTACKS
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.validate import Split
 from edgeveil.metrics.ties import group
 from edgeveil.metrics.utility import predicted
 from edgeveil.release.release import Release
@@ -23,6 +24,7 @@ from edgeveil.runs.score import Attacked, Given, Service, attack_service, figure
 __all__ = [
     "budget_curve",
     "degree_bins",
+    "labelled_nodes",
     "leak_details",
     "packed_answers",
     "reliability",
@@ -141,18 +143,33 @@ def utility_by_degree(release: Release, truth: Graph) -> list[dict[str, Any]]:
     return [{"bin": name, "nodes": int(m.sum()), "utility": float(right[m].mean())} for name, m in bins.items()]
 
 
-def packed_answers(release: Release, truth: Graph) -> str | None:
-    """The class named for every labelled test node, in the order of the ids: what node-by-node comparisons need."""
-    if truth.y is None or truth.multilabel:
+def packed_answers(release: Release, truth: Graph, part: str = "test") -> str | None:
+    """The classes named for every labelled node of a part, in the order of the ids: what comparisons by node need."""
+    if truth.y is None:
         return None
-    test = truth.masks.test if truth.masks is not None else np.ones(truth.num_nodes, dtype=bool)
-    said = predicted(release.predict(), multilabel=False)[test & (truth.y >= 0)]
-    return base64.b64encode(zlib.compress(said.astype("<u2").tobytes())).decode()
+    nodes = labelled_nodes(truth, part)
+    said = predicted(release.predict(), multilabel=truth.multilabel)[nodes]
+    plain = np.packbits(said.astype(bool), axis=1) if truth.multilabel else said.astype("<u2")
+    return base64.b64encode(zlib.compress(plain.tobytes())).decode()
 
 
-def unpacked(answers: str) -> Int:
-    """Inverse of `packed_answers`."""
-    return np.frombuffer(zlib.decompress(base64.b64decode(answers)), "<u2").astype(np.int64)
+def unpacked(answers: str, labels: int | None = None) -> Int:
+    """Inverse of `packed_answers`; `labels` is the number of labels per node where there are several."""
+    plain = zlib.decompress(base64.b64decode(answers))
+    if labels is None:
+        return np.frombuffer(plain, "<u2").astype(np.int64)
+    bits = np.frombuffer(plain, np.uint8).reshape(-1, -(-labels // 8))
+    return np.unpackbits(bits, axis=1, count=labels).astype(np.int64)
+
+
+def labelled_nodes(graph: Graph, part: str = "test", masks: Split | None = None) -> Int:
+    """Nodes of a part of the split that have labels; without masks every labelled node is a test node."""
+    masks = graph.masks if masks is None else masks
+    inside = np.full(graph.num_nodes, part == "test") if masks is None else np.asarray(getattr(masks, part), bool)
+    if graph.y is not None and not graph.multilabel:
+        inside = inside & (graph.y >= 0)
+    found: Int = np.flatnonzero(inside)
+    return found
 
 
 def budget_curve(service: Service, truth: Graph, nodes: Int, seed: int) -> list[dict[str, Any]]:

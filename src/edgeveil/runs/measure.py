@@ -138,8 +138,12 @@ def _details(found: Measured, config: RunConfig) -> dict[str, Any]:
     asked = config.defence == "none" and any(_budgeted(a.name) for a in config.attacks)
     service = service_of(found.release) if asked else None
     bins = utility_by_degree(found.release, found.graph) if can_score(found.graph) else []
-    answers = packed_answers(found.release, found.graph) if can_score(found.graph) else None
-    return owner_details(found, service, config.seed) | {"utility_by_degree": bins, "answers": answers}
+    answers = {
+        "answers" if part == "test" else f"answers_{part}": packed_answers(found.release, found.graph, part)
+        for part in ("test", "val")
+        if can_score(found.graph)
+    }
+    return owner_details(found, service, config.seed) | {"utility_by_degree": bins, **answers}
 
 
 def _budgeted(attack: str) -> bool:

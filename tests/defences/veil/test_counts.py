@@ -45,6 +45,17 @@ def test_neighbours_that_tell_the_class_are_used() -> None:
     assert [float(c.epsilon) for c in counted.guarantee.charges] == [4.0]
 
 
+def test_an_own_graph_called_like_a_dataset_is_not_read_with_its_settings() -> None:
+    graph = blocks()
+    fields = {f"{part}_mask": getattr(graph.masks, part) for part in ("train", "val", "test")}
+    named = [
+        Graph.from_edges(graph.edge_index, x=graph.x, y=graph.y, name=name, **fields) for name in ("own", "flickr")
+    ]
+    made = [ev.defend(g, "veil-counts", epsilon=8.0, seed=0) for g in named]
+    assert "read by" in made[0].notes[-1]
+    np.testing.assert_array_equal(made[0].predict(), made[1].predict())
+
+
 def test_readings_that_beat_nothing_leave_the_base_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeveil.defences.veil.read_outs.is_better", lambda *_: False)
     graph = blocks()

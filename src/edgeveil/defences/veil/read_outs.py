@@ -76,11 +76,11 @@ def _mlp(job: Job, phases: Phases, base: Predictor, form: str, noise: DegreeNois
         return readout_inputs(form, phase.logits, phase.vectors[0], heat)
 
     mixed = np.where(job.val_mask[:, None], rows(judge), rows(learn)) if judge is not learn else rows(learn)
-    spec = preset("lpgnet", job.graph.name, "mlp").model
+    spec = preset("lpgnet", job.graph.dataset, "mlp").model
     model = build(spec, mixed.shape[1], job.graph.num_classes, seed=job.model_seed("veil", form))
     fit(
         model, FeatureMatrix.wrap(mixed), no_edges(len(mixed)), job.graph.y, job.train_mask, job.val_mask,
-        preset("lpgnet", job.graph.name, "mlp").train, seed=job.model_seed("veil training", form),
+        preset("lpgnet", job.graph.dataset, "mlp").train, seed=job.model_seed("veil training", form),
         multilabel=job.graph.multilabel,
     )  # fmt: skip
     judged = row_logits(model, FeatureMatrix.wrap(mixed))

@@ -14,6 +14,7 @@ import pytest
 from edgeveil.defences.blink import Blink
 from edgeveil.defences.edgerand import EdgeRand
 from edgeveil.defences.gap import GAP
+from edgeveil.defences.graphprivatizer import local
 from edgeveil.defences.graphprivatizer.gp_edge import EdgeBucketResponse
 from edgeveil.defences.graphprivatizer.gp_sound import BucketResponse
 from edgeveil.defences.job import Job
@@ -404,6 +405,21 @@ class HalfVeil(VeilCounts):
         return SensitivityOne(epsilon=self.epsilon, layers=1, clip=False)
 
 
+def half_of_the_feature_noise(patch: pytest.MonkeyPatch) -> None:
+    """Bits of features lie as seldom as at twice the epsilon."""
+    patch.setattr(local, "multi_bit", lambda x, epsilon, noise, real=local.multi_bit: real(x, 2 * epsilon, noise))
+
+
+def half_of_the_label_noise(patch: pytest.MonkeyPatch) -> None:
+    """Labels lie as seldom as at twice the epsilon."""
+    patch.setattr(local, "noisy_labels", lambda y, k, eps, noise, real=local.noisy_labels: real(y, k, 2 * eps, noise))
+
+
+def private_nodes(epsilon: float) -> BucketResponse:
+    """gp-sound whose nodes send noisy features and labels, each at this epsilon."""
+    return BucketResponse(epsilon=epsilon, epsilon_x=epsilon, epsilon_y=epsilon)
+
+
 def quarter_of_the_noise(patch: pytest.MonkeyPatch) -> None:
     """The secure source draws Laplace noise at a quarter of its scale."""
     real = SecureNoise.discrete_laplace
@@ -477,6 +493,8 @@ TABLE = (
     Plant("lpgnet-1, half of the noise", partial(SensitivityOne, layers=1)),
     Plant("veil-counts, half of the noise", HalfVeil),
     Plant("gp-sound, all of epsilon for each entry", WholePerEntry),
+    Plant("gp-sound, half of the noise on features", private_nodes, patch=half_of_the_feature_noise),
+    Plant("gp-sound, half of the noise on labels", private_nodes, patch=half_of_the_label_noise),
     Plant("gp-edge, half of the noise", HalfLists, fast=False),
     Plant("gp-edge, exact lengths", ExactLengths, fast=False),
 )

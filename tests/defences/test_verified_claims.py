@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.experiments import Auditable, Effort
 from edgeveil.privacy.verify import Verification, verify
-from plants import TABLE, Plant, SharedStream, SparedHubs
+from plants import TABLE, Plant, SharedStream, SparedHubs, private_nodes
 
 FAST = Effort(runs=600, canaries=20_000)
 FULL = Effort(runs=2_000)  # a tenth of the default runs; benchmarks/verified_defences.py has the default ones
@@ -56,6 +57,17 @@ def test_the_real_mechanisms_are_consistent_at_one(name: str) -> None:
     found = verify(make_defence(name, 1.0), FAST)
     assert found.verdict == "consistent" and found.lower_bound > 0.6
     assert len(found.findings) >= 2 and all(f.ceiling > 3 for f in found.findings)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_promises_for_a_nodes_own_data_are_verified_beside_the_claim(epsilon: float) -> None:
+    found = {f.test: f for f in verify(private_nodes(epsilon), FAST).findings}
+    for part in ("features", "label"):
+        mine = found[f"{part} of nodes by coin"]
+        assert mine.lower_bound == 0.0 and mine.ceiling == math.inf and "for one node's" in mine.detail
+    few = Effort(runs=20, canaries=40)
+    blind = {f.test: f.ceiling for f in verify(private_nodes(epsilon), few).findings}
+    assert blind["label of nodes by coin"] == 0.0  # too few coins leave the whole without power
 
 
 @pytest.mark.slow

@@ -20,7 +20,19 @@ from edgeveil.graph.graph import Graph
 from edgeveil.privacy.audit_bounds import guess_bound, mean_bound, views_bound
 from edgeveil.seeds import derive, stream
 
-__all__ = ["Auditable", "Claim", "Coins", "Effort", "Experiment", "Finding", "Neighbours", "Rounds", "Sight", "Views"]
+__all__ = [
+    "Auditable",
+    "Claim",
+    "Coins",
+    "Effort",
+    "Experiment",
+    "Finding",
+    "Neighbours",
+    "OtherUnit",
+    "Rounds",
+    "Sight",
+    "Views",
+]
 
 Int = NDArray[np.int64]
 Tick = Callable[[float], None]
@@ -219,6 +231,32 @@ class Rounds:
         detail = f"{np.mean(tested):.2%} of the coins in {len(tested):,} rounds guessed right, by the {view}"
         bound, most = (claim.of_share(mean_bound(seen, miss)) for seen in (tested, [1.0] * len(tested)))
         return Finding(self.name, bound, detail, most)
+
+
+@dataclass(frozen=True)
+class OtherUnit:
+    """An experiment on a promise in another unit, such as a node's features, that comes with the tested claim.
+
+    Its epsilon does not compare with the claim's. A bound above its own promise refutes the whole; one that saw too
+    little of it leaves the whole without power.
+    """
+
+    promise: Claim
+    inner: Experiment
+
+    @property
+    def name(self) -> str:
+        """What is looked at."""
+        return self.inner.name
+
+    def run(self, miss: float, claim: Claim, effort: Effort, tick: Tick) -> Finding:
+        """The inner finding, as infinite or as nothing."""
+        found, own = self.inner.run(miss, self.promise, effort, tick), self.promise.epsilon
+        said = f"{found.detail}: at least {found.lower_bound:.2f} of {own:g} for {self.promise.unit}"
+        if found.lower_bound > own:
+            return Finding(self.name, math.inf, said, math.inf)
+        enough = own <= found.ceiling and 2 * found.lower_bound >= own
+        return Finding(self.name, 0.0, said, math.inf if enough else 0.0)
 
 
 @runtime_checkable

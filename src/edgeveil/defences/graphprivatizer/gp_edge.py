@@ -144,6 +144,7 @@ class EdgeBucketResponse(BucketResponse):
             planted_alike("planted pairs of alike nodes", public.sent_once, public._weigh, effort, graphs=GRAPHS),
             planted_alike("planted pairs of alike nodes, renewed", half.sent_twice, half._weigh, effort, graphs=1),
             entry_neighbours(edge_or_none(), public._lists_of_pair, effort),
+            *self.node_experiments(effort),
         ]
 
     def _weigh(self, length: Int, alike: Int) -> NDArray[np.float64]:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from edgeveil.defences.base import DEFENCES, Faces
 from edgeveil.defences.graphprivatizer.buckets import Plan, choose_plan
-from edgeveil.defences.graphprivatizer.local import BOTH, FEATURES, ONE_ENTRY, Lists, LocalMechanism
-from edgeveil.defences.graphprivatizer.local_audit import entry_neighbours, rewired, swapped_edges
+from edgeveil.defences.graphprivatizer.local import BOTH, FEATURES, LABEL, ONE_ENTRY, Lists, LocalMechanism
+from edgeveil.defences.graphprivatizer.local_audit import entry_neighbours, node_data, rewired, swapped_edges
 from edgeveil.defences.job import Job
 from edgeveil.defences.perturbed import directed_csr
 from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
@@ -222,7 +222,12 @@ class BucketResponse(LocalMechanism):
             swapped_edges("swapped edges, lists of two nodes", public.sent_once, effort),
             swapped_edges("swapped edges, lists of two nodes, renewed", at_half(public).sent_twice, effort),
             entry_neighbours(rewired(), lambda graph, noise, runs: few._entries(graph, noise, runs), effort),
+            *self.node_experiments(effort),
         ]
+
+    def node_experiments(self, effort: Effort) -> list[Experiment]:
+        """On the promises for a node's own features and label, where there are any."""
+        return node_data(lambda job: self._collect(job)[1], effort, (self.epsilon_x, FEATURES), (self.epsilon_y, LABEL))
 
     def sent_once(self, job: Job) -> tuple[Sequence[Any], float]:
         """The lists of one release."""

@@ -6,7 +6,9 @@ differ in whom node 0 lists; what is looked at is node 0's noisy list alone, whi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,7 +19,7 @@ from edgeveil.defences.graphprivatizer.replacement import Candidates, Lists
 from edgeveil.defences.job import Job
 from edgeveil.defences.trial import trial_job
 from edgeveil.graph.graph import Graph
-from edgeveil.privacy.experiments import Coins, Effort, Neighbours, Sight, Views
+from edgeveil.privacy.experiments import Claim, Coins, Effort, Experiment, Neighbours, OtherUnit, Sight, Views
 from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.seeds import Seed
 
@@ -26,6 +28,7 @@ __all__ = [
     "CountsCertain",
     "edge_or_none",
     "entry_neighbours",
+    "node_data",
     "one_entry_apart",
     "options_of",
     "planted_alike",
@@ -40,6 +43,7 @@ Weigh = Callable[[Int, Int], Float]
 Sent = Callable[[Job], tuple[Sequence[Any], float]]
 """The noisy lists (CSR) that one release shows, or a release and its renewal, and the epsilon stated for them."""
 ALIKE = 0.1  # share of alike nodes among all
+CELLS = 4  # features of a node
 
 
 @runtime_checkable
@@ -141,6 +145,35 @@ def swapped_edges(name: str, sent: Sent, effort: Effort) -> Coins:
         return Sight(coins, {"kinds of nodes in the lists": code[a] + 4 ** len(shown) * code[b]}, stated=stated)
 
     return Coins(name, see, inserted=False)
+
+
+def node_data(
+    collect: Callable[[Job], Any], effort: Effort, features: tuple[float, str], label: tuple[float, str]
+) -> list[Experiment]:
+    """What nodes send of themselves, through the release's own step: a coin decides on a node's features or label.
+
+    `features` and `label` are the promised epsilon (infinite: nothing is promised) and its unit.
+    """
+
+    def looks(part: str) -> Callable[[], Sight]:
+        def see() -> Sight:
+            name = f"{part} of nodes by coin"
+            coins = effort.rng("coins", name).random(max(4, effort.canaries)) < 0.5
+            x = np.repeat(coins[:, None], CELLS, axis=1).astype(np.float32)
+            x[0], x[1] = 0.0, 1.0  # the column range is public; these two coins are known
+            ends = np.arange(2 * (len(coins) // 2)).reshape(2, -1)
+            graph = Graph.from_edges(ends, x, coins.astype(np.int64), num_nodes=len(coins), num_classes=2)
+            sent = collect(replace(trial_job(graph, effort.noise_seed(name)), graph=graph, inference=graph))
+            told = np.asarray(sent.features.toarray() > 0.5).sum(axis=1) if part == "features" else np.asarray(sent.y)
+            return Sight(coins[2:], {part: told[2:].astype(np.int64)})
+
+        return see
+
+    return [
+        OtherUnit(Claim(epsilon, 0.0, unit), Coins(f"{part} of nodes by coin", looks(part), inserted=False))
+        for part, (epsilon, unit) in (("features", features), ("label", label))
+        if not math.isinf(epsilon)
+    ]
 
 
 def planted_alike(name: str, sent: Sent, weigh: Weigh, effort: Effort, graphs: int) -> Coins:

@@ -43,7 +43,7 @@ from edgeveil.runs.sweep import Progress
 
 __all__ = ["CANDIDATES", "Advice", "Choice", "advise", "choose", "choosing_cost", "conclude", "rank"]
 
-CANDIDATES = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2")
+CANDIDATES = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "veil-counts", "veil-rr", "veil")
 EDGE_FREE = ("mlp", "feature-graph")
 THIN_RUNS = 3
 GIVEN = "the floor you gave"

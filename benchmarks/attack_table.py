@@ -123,7 +123,7 @@ def write_page(found: list[Row]) -> None:
         "Precision when as many pairs are named as there are edges among the sampled nodes (1.00: all of them, and no "
         "other). A dash: the attack does not apply. White box: `stored-graph`, `edge-posterior` and `count-inference` "
         "read what the release keeps; `linkteller` and `flatroot` use exact derivatives here, which stand for n + 1 and "
-        "a few dozen questions."
+        "a few dozen questions. Seconds are of one busy core."
     )
     PAGE.write_text(f"{before}{START}\n\n{said}\n\n{tables(found)}\n{END}{rest.split(END)[1]}")
 

@@ -106,11 +106,12 @@ class Scored:
 class Attack(ABC):
     """One published or new attack. Fields are its parameters; class facts say what it needs and how it works.
 
-    `needs`: of "answers", "graded answers", "features", "stored graph", "stored counts", "mechanism" (its public law),
-    "shadow graph", "known edges" and "known non-edges". `watches`: it moves a node's features and watches other nodes'
-    answers, so it is blind where an answer depends on the node's own features alone, and needs features wherever no
-    derivative is offered. `strength` orders attacks by what they find where they apply; with 0 an audit tries the
-    attack only if it is named. `assumes` finishes the sentence "someone who ...".
+    `needs`: of "answers", "graded answers", "features", "stored graph", "stored counts", "mechanism" (its public
+    law), "shadow graph", "known edges", "known non-edges" and "knowledge" (known edges or a shadow graph). `watches`:
+    it moves a node's features and watches other nodes' answers, so it is blind where an answer depends on the node's
+    own features alone, and needs features wherever no derivative is offered. `strength` orders attacks by what they
+    find where they apply; with 0 an audit tries the attack only if it is named. `assumes` finishes the sentence
+    "someone who ...".
     """
 
     reference: ClassVar[str] = ""

@@ -86,6 +86,7 @@ class AuditPlan:
     model_params: Mapping[str, Any] = field(default_factory=dict)
     train_params: Mapping[str, Any] = field(default_factory=dict)
     shadow: str | None = None
+    knows: float = 0.0  # share of the true edges granted to attacks that learn
 
     def cells(self) -> Iterator[tuple[str, float | None, int]]:
         """Every release to train: defence, epsilon (None where it takes none), seed."""
@@ -147,11 +148,19 @@ def attack_configs(plan: AuditPlan, seed: int) -> tuple[AttackConfig, ...]:
         AttackConfig(
             name=name, params=_budget(name, plan.queries) | plan.params_of(name),
             nodes=plan.nodes, sample_seeds=(sample,), seed=seed, density="exact",
-            shadow=plan.shadow if "shadow graph" in ATTACKS.get(name).needs else None,
+            shadow=plan.shadow if ATTACKS.get(name).needs & {"shadow graph", "knowledge"} else None,
+            knows=plan.knows if ATTACKS.get(name).needs & {"known edges", "knowledge"} else 0.0,
             where_it_fits=plan.attacks == by_strength(),
         )
-        for name in plan.attacks
+        for name in _with_learners(plan)
     )  # fmt: skip
+
+
+def _with_learners(plan: AuditPlan) -> tuple[str, ...]:
+    """Attacks that learn join the default ones where the owner grants something to learn from."""
+    if plan.attacks != by_strength() or not (plan.knows or plan.shadow):
+        return plan.attacks
+    return (*plan.attacks, *(e.name for e in ATTACKS if "knowledge" in e.cls.needs))
 
 
 def _budget(attack: str, queries: int) -> dict[str, int]:

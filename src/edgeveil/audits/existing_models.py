@@ -101,6 +101,6 @@ def _fits(attack: AttackConfig, target: Any) -> bool:
     probing = method.watches and seen.influence is None  # perturbs known rows
     if probing and seen.features is None:
         return False
-    if "shadow graph" in method.needed and attack.shadow is not None:
+    if method.needed & {"shadow graph", "knowledge"} and (attack.shadow is not None or attack.knows):
         return True
     return not method.lacks(seen) and not (attack.where_it_fits and method.idle(seen))

@@ -17,6 +17,7 @@ from edgeveil.cli.common import (
     load_graph,
     open_release,
     say,
+    share,
     words,
     write_json_lines,
 )
@@ -67,6 +68,10 @@ def attack(
     shadow: Annotated[
         str | None, typer.Option(help="A public graph for attacks that learn from one: a name or graph.npz.")
     ] = None,
+    knows: Annotated[
+        str | None,
+        typer.Option(help="Share of the true edges that attacks which learn know (with --truth), such as 5%."),
+    ] = None,
     density: Annotated[float | None, typer.Option(help="Density belief; default with --truth: the true one.")] = None,
     transcript: Annotated[Path | None, typer.Option(help="Record answers here; the same command resumes.")] = None,
     pause: Annotated[float, typer.Option(help="Seconds between queries to --url.")] = 0.0,
@@ -96,13 +101,16 @@ def attack(
 
         asked, known = RecordedTarget(target, transcript), target.features
     graph = None if truth is None else read_truth(truth, target.num_nodes, data_root, ids)
+    if knows is not None and graph is None:
+        raise UsageError("--knows draws from the true edges; name them with --truth")
+    granted = None if knows is None or graph is None else _some_edges(graph, share(knows), seed)
     if graph is None and out is None:
         out = Path("scores.csv")
     rows = []
     for name in words(attacks):
         chosen = None if nodes is None and _whole(name) else some
         options = {"queries": queries, "mode": mode, "delta": delta, **given.get(name, {})}
-        result = _run(asked, name, chosen, known, seed, options, public)
+        result = _run(asked, name, chosen, known, seed, options, public, granted)
         rows.append(_row(result, graph, density))
         _say_found(name, rows[-1])
         for note in result.notes:
@@ -177,16 +185,43 @@ def _choose(text: str, num_nodes: int, seed: int) -> Any:
 
 
 def _run(
-    target: Target, name: str, nodes: Any, features: Any, seed: int, wishes: dict[str, Any], shadow: Graph | None
+    target: Target,
+    name: str,
+    nodes: Any,
+    features: Any,
+    seed: int,
+    wishes: dict[str, Any],
+    shadow: Graph | None,
+    known: Any = None,
 ) -> AttackResult:
     from edgeveil.attacks.api import attack as run
     from edgeveil.attacks.base import ATTACKS
 
     options = {k: v for k, v in wishes.items() if v is not None and ATTACKS.takes(name, k)}
+    learns = ATTACKS.get(name).needs & {"known edges", "knowledge"}
     started = time.perf_counter()
-    result = run(target, name, nodes=nodes, features=features, seed=seed, shadow=shadow, **options)
+    result = run(
+        target,
+        name,
+        nodes=nodes,
+        features=features,
+        seed=seed,
+        shadow=shadow,
+        known_edges=known if learns else None,
+        **options,
+    )
     say(f"{name}: {result.queries} queries, {result.rows} rows, {time.perf_counter() - started:.1f} s")
     return result
+
+
+def _some_edges(graph: Graph, part: float, seed: int) -> Any:
+    """A uniform draw of the true edges: what the attacker is granted."""
+    import numpy as np
+
+    from edgeveil.seeds import stream
+
+    drawn = stream(seed, "known edges").choice(graph.num_edges, max(1, round(part * graph.num_edges)), replace=False)
+    return np.asarray(graph.edge_index)[:, np.sort(drawn)]
 
 
 def _whole(name: str) -> bool:

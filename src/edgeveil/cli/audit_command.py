@@ -37,6 +37,7 @@ from edgeveil.cli.common import (
     load_graph,
     numbers,
     say,
+    share,
     words,
     write_json_lines,
 )
@@ -82,6 +83,9 @@ def audit(
     set_: SetOption = None,
     shadow: Annotated[
         str | None, typer.Option(help="A public graph for attacks that learn from one: a name or graph.npz.")
+    ] = None,
+    knows: Annotated[
+        str | None, typer.Option(help="Share of the true edges that attacks which learn may know, such as 5%.")
     ] = None,
     preset: PresetName = "default",
     scaling: ScalingName = "auto",
@@ -166,7 +170,7 @@ def audit(
             **asked, split_seed=split_seed, minutes=minutes if runs is None else None, coins=coins,
             tell=say,
             source=source_words(graph or default, edges, features, labels, node_file, split),
-            shadow=public, params=settings(set_, words(defence), attacks),
+            shadow=public, knows=share(knows), params=settings(set_, words(defence), attacks),
         )  # fmt: skip
     _show(found, out, json_file)
     if exposed is not None:

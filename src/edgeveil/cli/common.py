@@ -143,6 +143,19 @@ def words(text: str) -> list[str]:
     return parts
 
 
+def share(text: str | None) -> float:
+    """``5%`` or ``0.05`` as a share below one; nothing is 0."""
+    if text is None:
+        return 0.0
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError as error:
+        raise UsageError(f"{text!r} is not a share; write 5% or 0.05") from error
+    if not 0 < value < 1:
+        raise UsageError(f"a share lies between 0 and 1 (0% and 100%), got {text!r}")
+    return value
+
+
 def numbers(text: str) -> list[float]:
     """``"1,2,4"`` as numbers; ``inf`` is allowed, NaN is not."""
     values = []

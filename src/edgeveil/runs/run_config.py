@@ -85,6 +85,9 @@ class AttackConfig(Frozen):
         default=None,
         description="Public graph that the attacker learns from: a name or a graph.npz; never the attacked one.",
     )
+    knows: float = Field(
+        default=0.0, ge=0, lt=1, description="Share of the true edges that the attacker knows; they are not scored."
+    )
     where_it_fits: bool = Field(
         default=False, description="Leave the attack out, without an error, where it cannot say anything of a release."
     )

@@ -144,12 +144,23 @@ def attack_service(
                 pairs=pairs,
                 seed=own,
                 shadow=shadow,
-                known_edges=None if given is None else given.known_edges,
+                known_edges=_known(config, graph, own, given),
                 **config.params,
             )
             truth = subset_truth(graph, result.pairs)
             edges = _edges_among(graph, nodes) if result.unlisted else int(truth.sum())
             yield Attacked(config, result, truth, degree, sample, nodes, edges)
+
+
+def _known(config: AttackConfig, graph: Graph, seed: int, given: Given | None) -> Int | None:
+    """Edges the attacker knows: those given, else a uniform draw of the granted share."""
+    if given is not None and given.known_edges is not None:
+        return given.known_edges
+    if not config.knows:
+        return None
+    count = max(1, round(config.knows * graph.num_edges))
+    drawn = stream(seed, "known edges").choice(graph.num_edges, count, replace=False)
+    return np.asarray(graph.edge_index)[:, np.sort(drawn)]
 
 
 def fits(config: AttackConfig, target: Target) -> bool:
@@ -223,6 +234,8 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         params["density"] = "exact"
     if config.shadow is not None:
         params["shadow"] = config.shadow
+    if config.knows:
+        params["knows"] = config.knows
     if config.bypass_kprop:
         params["bypass_kprop"] = True
     if config.service is not None:

@@ -1,0 +1,5 @@
+"""An attack that learns how to weigh all others, from known pairs or from a public graph."""
+
+from edgeveil.attacks.learned.attack import LearnedLinks
+
+__all__ = ["LearnedLinks"]

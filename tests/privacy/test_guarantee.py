@@ -25,7 +25,7 @@ def test_the_statement_says_what_epsilon_covers() -> None:
     approximate = Guarantee(status="sound", claimed_epsilon=2.0, delta=1e-6, accountant="zcdp").statement()
     assert "delta becomes k e^((k-1) 2) times 1e-06" in approximate
     free = Guarantee(status="sound", claimed_epsilon=0.0).statement()
-    assert "Group privacy" not in free and "PageRank" in free  # an MLP on degrees reads edges after all
+    assert "all k edges" not in free and "PageRank" in free  # an MLP on degrees reads edges after all
     for silent in ({"status": "none"}, {"status": "refuted", "reason": "shown"}):
         assert "PageRank" not in Guarantee(**silent).statement()  # type: ignore[arg-type]
 
@@ -34,7 +34,7 @@ def test_only_one_undirected_edge_has_an_epsilon() -> None:
     other = Guarantee(status="sound", claimed_epsilon=2.0, unit="one node's features")
     assert other.epsilon is None and other.claimed_epsilon == 2.0 and "claimed epsilon 2" in repr(other)
     assert other.to_json()["epsilon"] is None and Guarantee.from_json(other.to_json()) == other
-    assert "Group privacy" not in other.statement()
+    assert "all k edges" not in other.statement()
 
 
 def test_only_a_sound_guarantee_has_an_epsilon_to_rely_on() -> None:
@@ -88,3 +88,8 @@ def test_json_round_trip() -> None:
 def test_contradictory_guarantees_cannot_be_made(bad: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         Guarantee(**bad)
+
+
+def test_promises_in_other_units_state_group_privacy_too() -> None:
+    entries = Guarantee(status="sound", claimed_epsilon=2.0, unit="one entry of a list", neighbouring="two lists")
+    assert "Group privacy: k times one entry of a list cost k times epsilon (k times 2)." in entries.statement()

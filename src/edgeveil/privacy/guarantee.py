@@ -85,7 +85,7 @@ class Guarantee:
             parts.append(f"Composition: {self.composition}.")
         if self.status == "sound":
             parts.append(f"Not protected: {', '.join(self.not_protected)}.")
-            parts += self._edges_in_words() if self.unit == ONE_EDGE else []
+            parts += self._edges_in_words() if self.unit == ONE_EDGE else self._group_in_words()
             parts.append(f"Randomness: {self.randomness}.")
             if self.randomness == SEEDED:
                 parts.append("Whoever knows or guesses the seed can undo the noise, so this run must not be published.")
@@ -104,6 +104,12 @@ class Guarantee:
         if self.delta:
             group += f", and delta becomes k e^((k-1) {self.claimed_epsilon:g}) times {self.delta:g}"
         return [f"Group privacy: hiding all k edges of one person costs k times epsilon ({group}).", derived]
+
+    def _group_in_words(self) -> list[str]:
+        """The same for a promise in another unit, which says nothing of edges."""
+        if not self.claimed_epsilon:
+            return []
+        return [f"Group privacy: k times {self.unit} cost k times epsilon (k times {self.claimed_epsilon:g})."]
 
     def _claim(self) -> str:
         reason = f" {self.reason.rstrip('.')}." if self.reason else ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,3 +128,18 @@ def test_saved_releases_answer_alike(tmp_path: Path) -> None:
 def test_bad_epsilon_is_refused() -> None:
     with pytest.raises(InputError, match="epsilon"):
         VeilRR(epsilon=float("inf"))
+
+
+def test_a_graph_is_too_large_by_its_nodes_alone_and_before_a_renewal_is_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two graphs on the same nodes are both refused or both taken, whatever edges they have."""
+    empty, full = (Graph.from_edges(np.array(e).reshape(2, -1), num_nodes=20) for e in ([], np.triu_indices(20, 1)))
+    defence = VeilRR(epsilon=3.0)
+    monkeypatch.setattr(rr, "MOST_DRAWN", 50)
+    defence.check_size(empty)
+    defence.check_size(full)
+    monkeypatch.setattr(rr, "MOST_DRAWN", 5)
+    snapshot: Any = SimpleNamespace(graph=empty)
+    with pytest.raises(TooLarge):
+        defence.renewal().check(snapshot)

@@ -95,9 +95,9 @@ class VeilRR(Defence):
         return _Thinned(epsilon=self.epsilon, rules=rules or {})
 
     def check_size(self, graph: Graph) -> None:
-        """The number of pairs to draw; what is stored is bounded."""
+        """The number of pairs to draw, by the nodes alone: a refusal must not tell of edges."""
         epsilon, pairs = check_epsilon(self.epsilon), num_pairs(graph.num_nodes)
-        drawn = expected_density(epsilon, 0.0) * pairs + graph.num_edges
+        drawn = expected_density(epsilon, 0.0) * pairs
         if drawn > MOST_DRAWN:
             least = math.ceil(100 * math.log(max(pairs / MOST_DRAWN - 1, 1.01))) / 100
             raise TooLarge(
@@ -134,11 +134,12 @@ class VeilRR(Defence):
 
     def renewal(self, seed: int | None = None) -> Renewal:
         """The new graph is randomised once; base and GNN stay, the posterior is that of the new pairs."""
-        return Renewal(exact(check_epsilon(self.epsilon)), self._renew)
+        return Renewal(
+            exact(check_epsilon(self.epsilon)), self._renew, lambda snapshot: self.check_size(snapshot.graph)
+        )
 
     def _renew(self, snapshot: Snapshot) -> Renewed:
         old, x, graph = snapshot.release.predictor, snapshot.x, snapshot.graph
-        self.check_size(graph)
         budget = Budget(exact(check_epsilon(self.epsilon)))
         budget.spend(budget.cap, "randomised response on every node pair", on=SNAPSHOT)
         denoises = isinstance(old, MixturePredictor) and isinstance(old.parts[0], GraphPredictor)

@@ -19,6 +19,7 @@ FIGURE = HERE.parent / "docs" / "images" / "defence-ranks.svg"
 OURS, PEERS = ("veil-counts", "veil-rr"), ("edgerand", "lapgraph", "lpgnet", "gap", "blink")
 FREE, ALL = ("mlp", "feature-graph"), ("none", "mlp", "feature-graph")
 LEVEL = 0.05
+ENOUGH = 10  # blocks below which ranks are not drawn
 Cells = dict[tuple[str, str, float | None], dict[int, float]]  # graph, method, epsilon -> figure of every seed
 
 
@@ -93,7 +94,8 @@ def sentence(own: Sequence[tuple[Any, float]]) -> str:
     groups: dict[str, list[str]] = defaultdict(list)
     for (*_, other, (gain, _, _)), p in own:
         sure = not math.isnan(p) and p < LEVEL
-        key = ("better than" if gain > 0 else "worse than") if sure else "inside the noise against"
+        unsure = "too few seeds to say against" if math.isnan(p) else "inside the noise against"
+        key = ("better than" if gain > 0 else "worse than") if sure else unsure
         groups[key].append(f"{other} ({100 * gain:+.1f})")
     return "; ".join(f"**{key}** {', '.join(names)}" for key, names in sorted(groups.items())) + "."
 
@@ -158,7 +160,7 @@ def main() -> None:
     parts.append("Mean ± standard deviation over (seeds); every seed draws its own split, 20 labels per class.\n")
     for graph in graphs:
         parts += [*table(found, graph), ""]
-    if blocks:
+    if blocks >= ENOUGH:
         FIGURE.write_text(draw(methods, mean, blocks))
         parts.append(f"## Ranks\n\nOver {blocks} blocks (graph, ε, seed) in which every method ran; 1 is best.\n")
         parts.append("![Average ranks with the critical difference](images/defence-ranks.svg)\n")

@@ -112,7 +112,7 @@ def test_in_an_audit_from_python(tmp_path: Path) -> None:
 
 
 def test_from_the_command_line_saved_reloaded_attacked_and_refused_without_the_plugin(home: Path) -> None:
-    edgeveil(home, "release", "secret.npz", "--plugin", GAP, "--defence", "gap-like", "--epsilon", 4, "--set", "hops=1",
+    edgeveil(home, "--plugin", GAP, "release", "secret.npz", "--defence", "gap-like", "--epsilon", 4, "--set", "hops=1",
              "--out", "gap")  # fmt: skip
     assert json.loads((home / "gap" / "manifest.json").read_text())["params"]["hops"] == 1
     edgeveil(home, "attack", "--release", "gap", "--plugin", GAP, "--plugin", SHADOW, "--attack", "shadow-pairs",

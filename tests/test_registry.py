@@ -133,3 +133,21 @@ def test_errors_offer_real_parameters_only(shapes: Registry[Shape]) -> None:
     assert [p.name for p in shapes.parameters("unit-disc")] == ["colour"]
     assert shapes.takes("disc", "radius") and not shapes.takes("unit-disc", "radius")
     assert not shapes.takes("disc", "reference")
+
+
+def test_names_stand_in_the_places_that_their_classes_give_them(shapes: Registry[Shape]) -> None:
+    @shapes.register("flat", presets={"flatter": {"side": 1}, "flattest": {"side": 0}})
+    @dataclass(frozen=True)
+    class Flat(Shape):
+        side: int = 2
+        shown: ClassVar[dict[str, int]] = {"flattest": 5, "flat": 20}
+
+    @shapes.register("round")
+    class Round(Flat):  # type: ignore[misc]
+        """Inherits the fact, but has no place under its own name."""
+
+    @shapes.register("oval")
+    class Oval(Shape):
+        shown: ClassVar[dict[str, int]] = {"oval": 10}
+
+    assert shapes.ranked("shown") == ("flattest", "oval", "flat") and shapes.ranked("hidden") == ()

@@ -19,7 +19,10 @@ from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.parameters import Parameter, names_of, parameters_of
 from edgeveil.plugins import import_listed
 
-__all__ = ["Entry", "Registry", "canonical"]
+__all__ = ["Entry", "Places", "Registry", "canonical"]
+
+Places = Mapping[str, int]
+"""Names of a method and their places in a list of methods that nobody named."""
 
 T = TypeVar("T")
 
@@ -169,6 +172,11 @@ class Registry(Generic[T]):
 
     def _open(self, entry: Entry[T]) -> list[str]:
         return [name for name in names_of(entry.cls) if name not in entry.preset]
+
+    def ranked(self, fact: str) -> tuple[str, ...]:
+        """The names to which their classes give a place under this fact (name -> place), in the order of the places."""
+        places = [(place, e.name) for e in self if (place := getattr(e.cls, fact, {}).get(e.name)) is not None]
+        return tuple(name for _, name in sorted(places))
 
     def names(self) -> list[str]:
         """All registered names, sorted."""

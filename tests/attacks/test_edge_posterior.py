@@ -82,7 +82,7 @@ def test_without_noise_the_stored_bit_decides_and_without_a_law_nothing(graph):
 
 def test_a_black_box_gets_its_noisy_graph_by_flatroot(graph):
     release = defend(graph, "lapgraph", epsilon=8.0, seed=0, train=SHORT)
-    asked = attack(release, "edge-posterior", nodes=np.arange(100), source="flatroot")
+    asked = attack(release, "edge-posterior", nodes=np.arange(100), source="questions")
     read = attack(release, "edge-posterior", nodes=np.arange(100))
     assert asked.access == "black-box" and asked.queries > 0 and read.access == "white-box"
     assert np.allclose(asked.scores, read.scores)

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 from command import edgeveil as run
+from forked import Child
 from zoo import toy
 
 TRUTH = ("--edges", "edges.csv", "--features", "features.csv")
@@ -72,11 +72,9 @@ def server(home: Path) -> Iterator[tuple[str, str]]:
     (home / "serve.toml").write_text('output = "logits"\nchanged_features = true\n[guard]\naction = "off"\n')
     key = run("keys", "add", "reviewer", "--state", "state", cwd=home).stdout.strip()
     log = home / "serve.log"
-    with log.open("w") as out:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "edgeveil", "serve", "open", "--state", "state", "--config", "serve.toml", "--port", "0"],
-            cwd=home, stdout=out, stderr=out,
-        )  # fmt: skip
+    log.touch()
+    words = ("serve", "open", "--state", "state", "--config", "serve.toml", "--port", "0")
+    child = Child("edgeveil", *words, cwd=home, out=log)
     try:
         until = time.monotonic() + 120
         while " on http" not in log.read_text() and time.monotonic() < until:

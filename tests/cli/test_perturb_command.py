@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from command import edgeveil
 from edgeveil.cli.main import build_app
 from edgeveil.cli.truth import read_truth
 from edgeveil.errors import InputError
@@ -101,9 +100,7 @@ def test_an_adversary_reads_no_edge_off_the_order_of_the_nodes(tmp_path: Path, k
 def test_an_edge_list_alone_is_refused_with_the_reason_and_the_remedy(tmp_path: Path, command: str) -> None:
     args = own_files(tmp_path, [("a", "b"), ("b", "c"), ("c", "a")], ["a", "b", "c"])
     alone = [args[0], args[1], *args[4:], "--out", str(tmp_path / "out")]
-    run = subprocess.run(
-        [sys.executable, "-m", "edgeveil", command, *alone], capture_output=True, text=True, check=False
-    )
+    run = edgeveil(command, *alone, cwd=tmp_path)
     assert run.returncode == 2 and not (tmp_path / "out").exists()
     if command == "perturb":
         assert "--nodes FILE" in run.stderr and "read off its edges" in run.stderr

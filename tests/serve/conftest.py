@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +22,7 @@ from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.listener import listen
 from edgeveil.serve.server import make_server
 from edgeveil.serve.service import Service
+from forked import Child
 
 
 @dataclass
@@ -121,7 +120,7 @@ class Command:
 
     url: str
     state: Path
-    child: subprocess.Popen[bytes]
+    child: Child
     log: Path
 
     def key(self, tenant: str = "bob", role: str = "query", **limits: Any) -> dict[str, str]:
@@ -141,9 +140,9 @@ def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
         if not (tmp_path / "release").exists():
             release.save(tmp_path / "release")
         log, state = tmp_path / f"log-{len(running)}", tmp_path / "state"
-        words = [sys.executable, "-m", "edgeveil", "serve", str(tmp_path / "release"), "--state", str(state)]
-        with log.open("wb") as out:
-            child = subprocess.Popen([*words, "--port", "0", *options], stdout=out, stderr=out)
+        log.touch()
+        words = ("edgeveil", "serve", tmp_path / "release", "--state", state, "--port", "0", *options)
+        child = Child(*words, cwd=tmp_path, out=log)
         for _ in range(2400):
             said = log.read_text()
             if " on http" in said:

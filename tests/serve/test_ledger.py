@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -25,6 +24,7 @@ from edgeveil.privacy.ledger.migrations import LATEST, migrate
 from edgeveil.privacy.ledger.units import UNIT, from_units, to_units
 from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import QuotaExceeded
+from forked import Child
 
 
 def open_accounts(ledger: Ledger, edges: float = 1.0, tenant: float = 1.0) -> None:
@@ -201,16 +201,18 @@ def check_kills(url: str, folder: Path, kills: int) -> None:
     acknowledged: set[str] = set()
     leased = 0
     rng = random.Random(0)
+    script = folder / "spender.py"
+    script.write_text(KILLED)
     for round_ in range(kills):
         log = folder / f"log{round_}"
-        with log.open("w") as out:
-            child = subprocess.Popen([sys.executable, "-c", KILLED, url, str(round_)], stdout=out)
-            while "ready" not in log.read_text():
-                assert child.poll() is None
-                time.sleep(0.01)
-            time.sleep(rng.uniform(0.0, 0.1))
-            os.kill(child.pid, signal.SIGKILL)
-            child.wait()
+        log.touch()
+        child = Child(script, url, round_, cwd=folder, out=log)
+        while "ready" not in log.read_text():
+            assert child.poll() is None, log.read_text()
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.1))
+        child.kill()
+        child.wait()
         lines = log.read_text().splitlines()
         acknowledged |= {line for line in lines if len(line) == 24}
         leased += sum(int(line.split()[1]) for line in lines if line.startswith("leased ") and line.split()[1:])

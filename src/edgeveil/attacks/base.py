@@ -111,7 +111,8 @@ class Attack(ABC):
     it moves a node's features and watches other nodes' answers, so it is blind where an answer depends on the node's
     own features alone, and needs features wherever no derivative is offered. `strength` orders attacks by what they
     find where they apply; with 0 an audit tries the attack only if it is named. `assumes` finishes the sentence
-    "someone who ...".
+    "someone who ...". `each_node`: the parameters with which it asks one question per node;
+    `saves_queries`: it asks fewer, as many as `queries` says.
     """
 
     reference: ClassVar[str] = ""
@@ -120,6 +121,8 @@ class Attack(ABC):
     strength: ClassVar[int] = 0
     assumes: ClassVar[str] = ""
     calibrated: ClassVar[bool] = False  # scores are probabilities
+    each_node: ClassVar[dict[str, Any] | None] = None
+    saves_queries: ClassVar[bool] = False
     whole: ClassVar[bool] = False  # asks about the whole graph, whichever nodes matter
 
     @abstractmethod

@@ -44,7 +44,7 @@ NO_GRAPH = "no noisy graph could be recovered, so only the features speak"
 @ATTACKS.register("edge-posterior")
 @dataclass(frozen=True, kw_only=True)
 class EdgePosterior(Attack):
-    """`source` of the noisy graph: ``stored`` (white box), ``flatroot`` (questions), ``auto`` prefers stored.
+    """`source` of the noisy graph: ``stored`` (white box), ``questions`` (flatroot's), ``auto`` prefers stored.
 
     `prior`: probability of the asked `pairs` before their bits are seen, whatever their features say (1/2 for pairs
     that coins decided). `keep`: how many best pairs a whole-graph run lists (default 20 per node).
@@ -95,12 +95,12 @@ class EdgePosterior(Attack):
         return "" if target.stored_graph is not None else "the noisy graph must be recovered by flatroot first"
 
     def _noisy(self, target: Target, view: AttackerView, seed: int) -> tuple[Any, Any, tuple[str, ...]]:
-        if self.source not in ("auto", "stored", "flatroot"):
-            raise UnknownNameError("source of edge-posterior", self.source, ("auto", "stored", "flatroot"))
+        if self.source not in ("auto", "stored", "questions"):
+            raise UnknownNameError("source of edge-posterior", self.source, ("auto", "stored", "questions"))
         if self.source == "stored" and target.stored_graph is None:
-            raise InputError("this target shows no stored graph; use source='flatroot'")
+            raise InputError("this target shows no stored graph; use source='questions'")
         n = target.num_nodes
-        if self.source != "flatroot" and target.stored_graph is not None:
+        if self.source != "questions" and target.stored_graph is not None:
             kept = sp.csr_matrix(target.stored_graph(), dtype=np.float64)
             kept.data = np.ones(kept.nnz)
             return ((kept + kept.T) > 0).astype(np.float64).tocsr(), "white-box", ()

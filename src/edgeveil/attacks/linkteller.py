@@ -54,6 +54,7 @@ class LinkTeller(Attack):
     assumes: ClassVar[str] = "alters one node's features at a time and sees graded answers"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers"})
     watches: ClassVar[bool] = True
+    each_node: ClassVar[dict[str, Any] | None] = {"mode": "query"}
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Influence among the view's nodes, turned into pair scores."""

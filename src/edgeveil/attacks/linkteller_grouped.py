@@ -60,6 +60,7 @@ class LinkTellerGrouped(Attack):
     assumes: ClassVar[str] = "alters many nodes' features at a time and sees graded answers"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers", "features"})
     watches: ClassVar[bool] = True
+    saves_queries: ClassVar[bool] = True
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Two rounds of signed groups, then pair scores as in LinkTeller."""

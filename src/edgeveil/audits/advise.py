@@ -41,10 +41,8 @@ from edgeveil.runs.rows import comparable, why_left_out
 from edgeveil.runs.store import Store
 from edgeveil.runs.sweep import Progress
 
-__all__ = ["CANDIDATES", "Advice", "Choice", "advise", "choose", "choosing_cost", "conclude", "rank"]
+__all__ = ["Advice", "Choice", "advise", "choose", "choosing_cost", "conclude", "rank"]
 
-CANDIDATES = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "veil-counts", "veil-rr", "veil")
-EDGE_FREE = ("mlp", "feature-graph")
 THIN_RUNS = 3
 GIVEN = "the floor you gave"
 
@@ -180,11 +178,12 @@ def advise(
     `choose_on`: a public graph or a twin to choose on, so that the private graph pays for the release alone.
     `keep`: a store for finished runs, with which an interrupted choice goes on. `plan` takes the fields of an audit's.
     """
-    wished = make_plan({"defences": CANDIDATES, "runs": THIN_RUNS} | plan)
+    wished = make_plan({"defences": DEFENCES.ranked("advised"), "runs": THIN_RUNS} | plan)
+    edge_free = DEFENCES.ranked("edge_free")
     left_out = in_other_units(wished.defences)
-    others = tuple(d for d in wished.defences if d not in (*EDGE_FREE, "none", *left_out))
+    others = tuple(d for d in wished.defences if d not in (*edge_free, "none", *left_out))
     attacks = by_strength() if attacks is None else attacks
-    wished = replace(wished, defences=(*EDGE_FREE, *others), attacks=())
+    wished = replace(wished, defences=(*edge_free, *others), attacks=())
     private = with_default_split(graph, split_seed)
     check_plan(replace(wished, attacks=tuple(attacks)), inference_graph or private)
     wished = judged_by(wished, private)

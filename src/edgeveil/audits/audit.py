@@ -16,6 +16,7 @@ import numpy as np
 
 from edgeveil.attacks.base import ATTACKS, by_strength
 from edgeveil.defences.api import make_defence
+from edgeveil.defences.base import DEFENCES
 from edgeveil.errors import InputError
 from edgeveil.graph.catalog import names
 from edgeveil.graph.graph import Graph
@@ -34,7 +35,6 @@ from edgeveil.runs.sweep import Progress, stored, sweep
 from edgeveil.seeds import derive
 
 __all__ = [
-    "DEFAULT_DEFENCES",
     "DEFAULT_SPLIT",
     "MIN_EDGES",
     "AuditPlan",
@@ -50,7 +50,6 @@ __all__ = [
     "with_shadow",
 ]
 
-DEFAULT_DEFENCES = ("none", "mlp", "feature-graph", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-t", "veil-counts")
 DEFAULT_SPLIT = "50:25:25"
 MOST_NODES = 4000  # eight million pairs
 MIN_EDGES = 30  # fewer true edges among the attacked nodes make every share a coin toss
@@ -67,7 +66,7 @@ class AuditPlan:
     same plan with a larger `runs` or fewer `defences` into the same store: what is there is not run again.
     """
 
-    defences: tuple[str, ...] = DEFAULT_DEFENCES
+    defences: tuple[str, ...] = field(default_factory=lambda: DEFENCES.ranked("audited"))
     epsilons: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
     model: str = "gcn"
     attacks: tuple[str, ...] = field(default_factory=by_strength)

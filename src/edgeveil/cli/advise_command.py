@@ -41,6 +41,7 @@ from edgeveil.cli.common import (
     words,
     write_json_lines,
 )
+from edgeveil.cli.method_options import named
 
 if TYPE_CHECKING:
     from edgeveil.audits.advise import Advice
@@ -53,7 +54,9 @@ def register(app: typer.Typer) -> None:
 
 def advise(
     graph: GraphName = None,
-    defence: Annotated[str, typer.Option(help="Defences to choose among.")] = "edgerand,lapgraph,lpgnet-1,lpgnet-2",
+    defence: Annotated[
+        str | None, typer.Option(help="Defences to choose among; default: those that advice is on.")
+    ] = None,
     model: ModelName = "gcn",
     epsilon: Annotated[str, typer.Option(help="Candidates, comma separated.")] = "1,2,4,8",
     floor: Annotated[
@@ -107,10 +110,10 @@ def advise(
     public = None if choose_on is None else load_graph(choose_on, data_root=data_root)
     with RunProgress(kept=out) as progress:
         advice = run_advise(
-            private, floor=floor, choose_on=public, attacks=words(attack) if attack else None,
-            inference_graph=other, executor=executor,
-            workers=workers, keep=out / "store.sqlite", split_seed=split_seed, progress=progress,
-            defences=words(defence), epsilons=numbers(epsilon), model=model, runs=runs, seed=seed, nodes=count,
+            private, floor=floor, choose_on=public, attacks=None if attack is None else words(attack),
+            inference_graph=other, executor=executor, workers=workers, keep=out / "store.sqlite",
+            split_seed=split_seed, progress=progress, defences=named(defence, "advised"),
+            epsilons=numbers(epsilon), model=model, runs=runs, seed=seed, nodes=count,
             preset=preset, scaling=scaling,
         )  # fmt: skip
     _print(advice)

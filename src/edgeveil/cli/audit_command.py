@@ -41,7 +41,7 @@ from edgeveil.cli.common import (
     words,
     write_json_lines,
 )
-from edgeveil.cli.method_options import SetOption, settings
+from edgeveil.cli.method_options import SetOption, named, settings
 from edgeveil.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ def register(app: typer.Typer) -> None:
 
 def audit(
     graph: GraphName = None,
-    defence: Annotated[str, typer.Option(help="Defences to try, comma separated.")] = (
-        "none,mlp,feature-graph,lapgraph,lpgnet-1,lpgnet-2,gp-t,veil-counts"
-    ),
+    defence: Annotated[str | None, typer.Option(help="Defences to try, comma separated; default: see below.")] = None,
     model: ModelName = "gcn",
     epsilon: Annotated[str, typer.Option(help="Privacy budgets for one undirected edge, comma separated.")] = "1,2,4,8",
     attack: Annotated[
@@ -79,7 +77,7 @@ def audit(
     ] = 1000,
     seed: SeedOption = 0,
     nodes: NodesOption = None,
-    queries: Annotated[int, typer.Option(min=1, help="Query budget of linkteller-grouped.")] = 100,
+    queries: Annotated[int, typer.Option(min=1, help="Query budget of attacks that have one.")] = 100,
     set_: SetOption = None,
     shadow: Annotated[
         str | None, typer.Option(help="A public graph for attacks that learn from one: a name or graph.npz.")
@@ -136,7 +134,7 @@ def audit(
     from edgeveil.cli.progress import RunProgress
     from edgeveil.report.audit_report import audit as run_audit
 
-    attacks = words(attack) if attack else list(by_strength())
+    defences, attacks = named(defence), words(attack) if attack else list(by_strength())
     count, node_file = count_and_file(nodes)
     asked: dict[str, Any] = {"nodes": count} if any(text.isdecimal() for text in nodes or []) else {}
     default = None if edges or node_file else default_graph(data_root)
@@ -165,12 +163,12 @@ def audit(
         found = run_audit(
             train, target=existing, target_name=name, inference_graph=other, executor=executor, workers=workers,
             keep=out / "store.sqlite", progress=progress, command=command_line(sys.argv[1:]),
-            defences=words(defence), epsilons=numbers(epsilon), model=model, attacks=attacks, runs=runs or 1,
+            defences=defences, epsilons=numbers(epsilon), model=model, attacks=attacks, runs=runs or 1,
             seed=seed, queries=queries, preset=preset, scaling=scaling, setting=setting,
             **asked, split_seed=split_seed, minutes=minutes if runs is None else None, coins=coins,
             tell=say,
             source=source_words(graph or default, edges, features, labels, node_file, split),
-            shadow=public, knows=share(knows), params=settings(set_, words(defence), attacks),
+            shadow=public, knows=share(knows), params=settings(set_, defences, attacks),
         )  # fmt: skip
     _show(found, out, json_file)
     if exposed is not None:

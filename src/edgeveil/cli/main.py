@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 import edgeveil.cli
-from edgeveil.cli.method_options import extend
+from edgeveil.cli.method_options import PluginOption, extend
 from edgeveil.errors import EdgeveilError, InputError
 
 __all__ = ["build_app", "main"]
@@ -53,6 +53,7 @@ def build_app() -> typer.Typer:
         version: Annotated[
             bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
         ] = False,
+        plugin: PluginOption = None,
     ) -> None:
         pass
 

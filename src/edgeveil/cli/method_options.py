@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
+from edgeveil.cli.common import words
 from edgeveil.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from edgeveil.parameters import Parameter
     from edgeveil.registry import Registry
 
-__all__ = ["SetOption", "describe_parameters", "extend", "settings"]
+__all__ = ["PluginOption", "SetOption", "describe_parameters", "extend", "named", "settings"]
 
 Params = dict[str, dict[str, Any]]
 OWN_OPTIONS = ("epsilon",)  # a defence's epsilon has an option of its own everywhere
@@ -31,6 +32,13 @@ SetOption = Annotated[
         "have it and one is meant: METHOD.NAME=VALUE, defence.NAME=VALUE or attack.NAME=VALUE.",
     ),
 ]
+
+
+def named(text: str | None, use: str = "audited") -> list[str]:
+    """The defences that an option names; where it is left out, those that declare themselves for this use."""
+    from edgeveil.defences.base import DEFENCES
+
+    return words(text) if text is not None else list(DEFENCES.ranked(use))
 
 
 def settings(given: Iterable[str] | None, defences: Sequence[str] = (), attacks: Sequence[str] = ()) -> Params:
@@ -108,6 +116,8 @@ def describe_parameters(kinds: Sequence[str]) -> str:
     for kind, registry in (("defence", DEFENCES), ("attack", ATTACKS)):
         if kind not in kinds:
             continue
+        if tried := registry.ranked("audited"):
+            lines.append(f"\nAn audit tries by default: {', '.join(tried)}")
         lines.append(f"\nParameters of {kind}s (--set NAME=VALUE):\n")
         for name in registry.names():
             own = [p for p in registry.parameters(name) if p.name not in OWN_OPTIONS]

@@ -26,7 +26,7 @@ from edgeveil.models.train import EvalSet, fit
 from edgeveil.privacy.budget import Budget, Charge, exact
 from edgeveil.privacy.experiments import Claim, Effort, Experiment
 from edgeveil.privacy.guarantee import ONE_EDGE, Guarantee, Status
-from edgeveil.registry import Registry
+from edgeveil.registry import Places, Registry
 from edgeveil.release.evaluation import Evaluation
 from edgeveil.release.inputs import Inputs
 from edgeveil.release.predictors import GraphPredictor, Predictor, no_edges
@@ -58,7 +58,9 @@ class Defence(ABC):
     """Turns a job into a release. Concrete defences are frozen dataclasses: fields are the parameters.
 
     Facts: `unit` and `status` of the promise, `needs` of the graph, and `own_model`, the model of a defence that takes
-    none from its caller. What a defence takes (epsilon, delta, variant ...) are its fields: `DEFENCES.takes`.
+    none from its caller. What a defence takes (epsilon, delta, variant ...) are its fields: `DEFENCES.takes`. Where
+    nobody names defences, an audit tries the names in `audited` and advice is on those in `advised`, by their places,
+    beside those in `edge_free`, which read no edge.
     """
 
     unit: ClassVar[str] = ONE_EDGE
@@ -67,6 +69,9 @@ class Defence(ABC):
     needs: ClassVar[frozenset[str]] = frozenset({"features", "labels"})
     own_model: ClassVar[str | None] = None
     faces: ClassVar[Faces] = {}
+    audited: ClassVar[Places] = {}
+    advised: ClassVar[Places] = {}
+    edge_free: ClassVar[Places] = {}
     fills: ClassVar[bool] = False  # the noisy graph is the denser, and work the slower, the smaller epsilon is
 
     @property

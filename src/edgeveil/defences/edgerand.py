@@ -26,6 +26,7 @@ from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.privacy.probability import Probability, logistic
 from edgeveil.privacy.skips import successes
+from edgeveil.registry import Places
 from edgeveil.seeds import Seed
 
 __all__ = [
@@ -88,6 +89,7 @@ class EdgeRand(EdgeMechanism):
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, Algorithm 3 and Theorem 4"
     fills: ClassVar[bool] = True
     faces: ClassVar[Faces] = {"edgerand": ("EdgeRand", 2)}
+    advised: ClassVar[Places] = {"edgerand": 10}
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)

@@ -22,6 +22,7 @@ from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import SecureNoise
 from edgeveil.privacy.topcells import ContinuousCells, GridCells, keep_top
+from edgeveil.registry import Places
 from edgeveil.seeds import Seed, as_generator
 
 __all__ = ["LapGraph", "expected_false_share"]
@@ -43,6 +44,8 @@ class LapGraph(EdgeMechanism):
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, Algorithm 4 and Theorem 5"
     faces: ClassVar[Faces] = {"lapgraph": ("LapGraph", 3)}
+    audited: ClassVar[Places] = {"lapgraph": 30}
+    advised: ClassVar[Places] = {"lapgraph": 20}
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)

@@ -12,6 +12,7 @@ from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
 from edgeveil.models.presets import preset
 from edgeveil.privacy.guarantee import Guarantee, Status
+from edgeveil.registry import Places
 from edgeveil.release.predictors import TabularPredictor
 from edgeveil.release.release import Release
 
@@ -26,6 +27,8 @@ class FeatureOnly(Defence):
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "Kolluri et al., LPGNet, ACM CCS 2022, section 5"
     faces: ClassVar[Faces] = {"mlp": ("MLP (no graph)", 1)}
+    audited: ClassVar[Places] = {"mlp": 10}
+    edge_free: ClassVar[Places] = {"mlp": 10}
     own_model: ClassVar[str | None] = "mlp"
 
     def release(self, job: Job) -> Release:

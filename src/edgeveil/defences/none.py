@@ -8,6 +8,7 @@ from typing import ClassVar
 from edgeveil.defences.base import DEFENCES, Defence, Faces, train_gnn
 from edgeveil.defences.job import Job, cut
 from edgeveil.privacy.guarantee import Guarantee, Status
+from edgeveil.registry import Places
 from edgeveil.release.release import Release
 
 __all__ = ["Undefended"]
@@ -21,6 +22,7 @@ class Undefended(Defence):
     status: ClassVar[Status] = "none"
     reference: ClassVar[str] = "Wu et al., LinkTeller, IEEE S&P 2022, section III"
     faces: ClassVar[Faces] = {"none": ("no defence", 0)}
+    audited: ClassVar[Places] = {"none": 0}
 
     def release(self, job: Job) -> Release:
         """Train and answer on the true edges."""

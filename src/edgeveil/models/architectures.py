@@ -24,7 +24,7 @@ class Architecture(ABC):
     Facts: `rowwise` (an output depends on the node's own features only), `attends` (edge weights are learnt), `samples`
     (takes a `fanout`), `takes_skip` and `skips` (whether a residual can be asked for, and is there unasked), `biases`
     (places of the bias), `hidden` and `heads` (what fits where no paper says), `layered` (a stack of our layers: a pass
-    may leave out rows, and the settings of layers apply).
+    may leave out rows, and the settings of layers apply), `reads_itself` (a node's own part has weights of its own).
     """
 
     rowwise: ClassVar[bool] = False
@@ -36,6 +36,14 @@ class Architecture(ABC):
     hidden: ClassVar[int] = 16
     heads: ClassVar[int] = 4
     layered: ClassVar[bool] = True
+    reads_itself: ClassVar[bool] = False
+
+    def propagation(self, spec: ModelSpec) -> str | None:
+        """How a layer mixes neighbours where all of them weigh alike: a normalisation, "mean" or "sum".
+
+        None where nothing is known of it, or nothing is mixed.
+        """
+        return None
 
     @abstractmethod
     def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
@@ -65,6 +73,10 @@ class GCN(Architecture):
 
     biases = ("after", "before", "none")
 
+    def propagation(self, spec: ModelSpec) -> str | None:
+        """As it is normalised."""
+        return spec.norm
+
     def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
         """`layers` graph convolutions."""
         from edgeveil.models.gcn import gcn_layers
@@ -93,7 +105,12 @@ class Neighbours(Architecture):
 
     takes_skip = False
     hidden = 64
+    reads_itself = True
     aggregate: ClassVar[str]
+
+    def propagation(self, spec: ModelSpec) -> str | None:
+        """The aggregate."""
+        return self.aggregate
 
     def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
         """`layers` layers with this aggregate."""
@@ -122,6 +139,11 @@ class Attention(Architecture):
 
     attends = True
     layer: ClassVar[str]
+    uniform: ClassVar[str] = "aug-rwalk"  # what equal scores come to: the mean over a node and its neighbours
+
+    def propagation(self, spec: ModelSpec) -> str | None:
+        """What equal scores come to."""
+        return self.uniform
 
     def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
         """`layers` attention layers of this kind."""
@@ -151,3 +173,4 @@ class Transformer(Attention):
 
     layer = "TransformerLayer"
     skips = True
+    uniform = "mean"

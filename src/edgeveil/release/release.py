@@ -154,6 +154,8 @@ class Release:
         if not isinstance(spec, ModelSpec):
             return {}
         facts = {"name": spec.name, "layers": spec.layers, "norm": spec.norm, "bias": spec.bias}
+        kind = spec.architecture
+        facts |= {"propagation": kind.propagation(spec), "reads_itself": kind.reads_itself, "attends": kind.attends}
         return facts | {"skip": spec.has_skip, "kprop": spec.kprop}
 
     def utility(self, mask: str | NDArray[np.bool_] = "test", graph: Graph | None = None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import base64
 import itertools
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,14 +173,15 @@ def labelled_nodes(graph: Graph, part: str = "test", masks: Split | None = None)
 
 
 def budget_curve(service: Service, truth: Graph, nodes: Int, seed: int) -> list[dict[str, Any]]:
-    """Edges found against the number of queries: the grouped attack at rising budgets, then one query per node."""
+    """Edges found against the number of queries: attacks that save some, then one query per node."""
     common: dict[str, Any] = {"protocol": "given", "beliefs": ("k",), "seed": seed}
-    grouped = [
-        AttackConfig(name="linkteller-grouped", params={"queries": q}, **common) for q in BUDGETS if q < len(nodes)
-    ]
-    each = AttackConfig(name="linkteller", params={"mode": "query"}, **common)
+    tried: list[tuple[str, Mapping[str, Any]]] = []
+    for entry in (e for e in ATTACKS if e.cls.saves_queries):
+        tried += [(entry.name, {"queries": q}) for q in BUDGETS if q < len(nodes)]
+    tried += [(e.name, e.cls.each_node) for e in ATTACKS if e.cls.each_node is not None]
     points = []
-    for part in attack_service(service, truth, (*grouped, each), seed, Given(nodes)):
+    configs = tuple(AttackConfig(name=name, params=dict(params), **common) for name, params in tried)
+    for part in attack_service(service, truth, configs, seed, Given(nodes)):
         figures = figures_of(part)["k"]
         points.append({"queries": part.result.queries, "recall": figures["leakage"], "auc": figures["auc"]})
     return points

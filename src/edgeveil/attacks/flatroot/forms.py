@@ -19,7 +19,6 @@ from edgeveil.errors import InputError, UnknownNameError
 __all__ = ["NORMS", "Form", "form_of"]
 
 NORMS = ("aug", "aug-rwalk", "bingge", "first-order", "mean", "sum")
-_MODELS = {"gat": "aug-rwalk", "gatv2": "aug-rwalk", "sage": "mean", "transformer": "mean", "graphconv": "sum"}
 
 
 @dataclass(frozen=True)
@@ -93,12 +92,10 @@ class Form:
 
 def form_of(facts: Mapping[str, Any] | None) -> Form | None:
     """The form that a model's public description implies; None where there is none (no edges, KProp, nothing said)."""
-    if not facts or facts.get("kprop") or facts.get("name") not in {"gcn", *_MODELS}:
+    norm = facts.get("propagation") if facts and not facts.get("kprop") else None
+    if facts is None or norm not in NORMS:
         return None
-    name, layers, skip = str(facts["name"]), int(facts["layers"]), bool(facts.get("skip"))
-    if name == "gcn":
-        return Form(str(facts["norm"]), layers, own=skip)
-    attends = name in ("gat", "gatv2", "transformer")
-    if name == "transformer" and not skip:
+    own = bool(facts.get("skip") or facts.get("reads_itself"))
+    if norm in ("mean", "sum") and not own:
         return None  # P^k without any loop: edges and two-step walks cannot be told apart
-    return Form(_MODELS[name], layers, own=skip or name in ("sage", "graphconv"), attends=attends)
+    return Form(str(norm), int(facts["layers"]), own=own, attends=bool(facts.get("attends")))

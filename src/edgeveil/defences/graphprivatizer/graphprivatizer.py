@@ -37,6 +37,7 @@ from edgeveil.privacy.budget import check_epsilon, exact
 from edgeveil.privacy.experiments import Effort, Experiment
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import Noise
+from edgeveil.registry import Places
 from edgeveil.seeds import Seed
 from edgeveil.values import is_number
 
@@ -80,6 +81,7 @@ class GraphPrivatizer(LocalMechanism):
     faces: ClassVar[Faces] = {
         "graphprivatizer": ("GraphPrivatizer", None), "gp-t": ("GP-t", 6), "gp-m": ("GP-m", 7),
     }  # fmt: skip
+    audited: ClassVar[Places] = {"gp-t": 60}
 
     def __post_init__(self) -> None:
         super().__post_init__()

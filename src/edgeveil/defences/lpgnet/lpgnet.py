@@ -44,6 +44,7 @@ from edgeveil.privacy.budget import DELTA, Budget, Gaussian, check_delta, check_
 from edgeveil.privacy.experiments import Claim, Effort, Experiment
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import noise_for
+from edgeveil.registry import Places
 from edgeveil.release.lpgnet_predictor import CountNoise, LPGNetPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed, as_generator
@@ -90,6 +91,8 @@ class LPGNet(VectorDefence):
     faces: ClassVar[Faces] = {
         "lpgnet": ("LPGNet", None), "lpgnet-1": ("LPGNet-1", 4), "lpgnet-2": ("LPGNet-2", 5),
     }  # fmt: skip
+    audited: ClassVar[Places] = {"lpgnet-1": 40, "lpgnet-2": 50}
+    advised: ClassVar[Places] = {"lpgnet-1": 30, "lpgnet-2": 40}
     own_model: ClassVar[str | None] = "mlp"
 
     def __post_init__(self) -> None:

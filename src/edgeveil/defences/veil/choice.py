@@ -26,6 +26,7 @@ from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.experiments import Claim, Effort, Experiment, Neighbours, Views
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import noise_for
+from edgeveil.registry import Places
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed
 
@@ -56,6 +57,7 @@ class Veil(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil: docs/defences.md"
+    advised: ClassVar[Places] = {"veil": 70}
     fills: ClassVar[bool] = True
     faces: ClassVar[Faces] = {"veil": ("veil", None)}
 

@@ -24,6 +24,7 @@ from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.privacy.budget import Budget, check_epsilon, exact
 from edgeveil.privacy.experiments import Claim, Effort, Experiment
 from edgeveil.privacy.guarantee import Guarantee, Status
+from edgeveil.registry import Places
 from edgeveil.release.mixture_predictor import MixturePredictor
 from edgeveil.release.readout_predictor import ReadoutPredictor, StoredPredictor
 from edgeveil.release.release import Release
@@ -48,6 +49,8 @@ class VeilCounts(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil: docs/defences.md; the query is that of LPGNet, ACM CCS 2022, Algorithm 4"
+    audited: ClassVar[Places] = {"veil-counts": 70}
+    advised: ClassVar[Places] = {"veil-counts": 50}
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)

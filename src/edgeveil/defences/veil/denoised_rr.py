@@ -31,6 +31,7 @@ from edgeveil.privacy.budget import Budget, check_epsilon, exact
 from edgeveil.privacy.experiments import Claim, Effort, Experiment
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.privacy.noise import noise_for
+from edgeveil.registry import Places
 from edgeveil.release.lpgnet_predictor import log_softmax
 from edgeveil.release.mixture_predictor import MixturePredictor
 from edgeveil.release.predictors import GraphPredictor, Predictor
@@ -84,6 +85,7 @@ class VeilRR(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil: docs/defences.md; the query is that of EdgeRand, IEEE S&P 2022, Algorithm 3"
+    advised: ClassVar[Places] = {"veil-rr": 60}
     fills: ClassVar[bool] = True
     faces: ClassVar[Faces] = {"veil-rr": ("veil-rr", None)}
 

@@ -13,6 +13,7 @@ from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
 from edgeveil.defences.veil.edge_free import fit_edge_free, judged, moved
 from edgeveil.errors import InputError
 from edgeveil.privacy.guarantee import Guarantee, Status
+from edgeveil.registry import Places
 from edgeveil.release.release import Release
 from edgeveil.values import is_whole
 
@@ -31,6 +32,8 @@ class FeatureGraph(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil: the edge-free baseline of docs/defences.md"
+    audited: ClassVar[Places] = {"feature-graph": 20}
+    edge_free: ClassVar[Places] = {"feature-graph": 20}
 
     def __post_init__(self) -> None:
         if not is_whole(self.neighbours) or self.neighbours < 1:

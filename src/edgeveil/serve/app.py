@@ -30,6 +30,7 @@ from edgeveil.serve.bodies import (
 )
 from edgeveil.serve.config import Settings
 from edgeveil.serve.middleware import Envelope, Handler, Shortcut, read_body
+from edgeveil.serve.open_inference import add_open_inference
 from edgeveil.serve.problems import Problem
 from edgeveil.serve.raw_tables import add_raw_tables
 from edgeveil.serve.service import Answered, Service
@@ -67,6 +68,7 @@ def create_app(settings: Settings, release: Release | None = None) -> FastAPI:
     _add_facts(app, service)
     _add_snapshots(app, service)
     add_raw_tables(app, service, _key)
+    add_open_inference(app, service, _key)
     _add_health(app, service)
     if settings.admin:
         add_admin(app, service)
@@ -89,7 +91,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     codes = {404: "not_found", 405: "method_not_allowed"}
     problem = Problem(error.status_code, codes.get(error.status_code, "http_error"), str(error.detail))
     headers = dict(error.headers or {})
-    return JSONResponse(problem.body(request.state.request_id), error.status_code, headers)
+    return JSONResponse(problem.body(request.state.request_id, request.url.path), error.status_code, headers)
 
 
 def _secure_openapi(app: FastAPI) -> None:

@@ -229,11 +229,15 @@ _PROBLEMS = {
 
 
 def describe(
-    ok: dict[str, Any], *codes: int, body: type[BaseModel] | None = None, secured: bool = True
+    ok: dict[str, Any],
+    *codes: int,
+    body: type[BaseModel] | None = None,
+    secured: bool = True,
+    error: type[BaseModel] = ErrorBody,
 ) -> dict[str, Any]:
     """Keyword arguments of a route: its answers and, if it has one, its body."""
     responses: dict[int | str, dict[str, Any]] = {200: ok}
-    responses |= {code: {"model": ErrorBody, "description": _PROBLEMS[code]} for code in sorted({*codes})}
+    responses |= {code: {"model": error, "description": _PROBLEMS[code]} for code in sorted({*codes})}
     extra: dict[str, Any] = dict(_SECURED) if secured else {}
     if body is not None:
         schema = body.model_json_schema(ref_template="#/components/schemas/{model}")

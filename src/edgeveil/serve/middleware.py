@@ -32,9 +32,9 @@ _SAFE = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"
 _PROCESS, _count = secrets.token_hex(4), itertools.count(1)
 
 
-def problem_response(problem: Problem, request_id: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+def problem_response(problem: Problem, request_id: str, path: str = "") -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Status, headers and body of a problem."""
-    body = json.dumps(problem.body(request_id)).encode()
+    body = json.dumps(problem.body(request_id, path)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if problem.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
@@ -176,7 +176,7 @@ class _Exchange:
             self._service.metrics.ledger_failed()
         if self._status:  # half an answer is out: nothing sensible can follow
             return
-        status, headers, body = problem_response(problem, self.id)
+        status, headers, body = problem_response(problem, self.id, self._scope["path"])
         await self._respond({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 

@@ -30,8 +30,10 @@ class Problem(EdgeveilError):
         self.status, self.code, self.extra = status, code, extra
         self.retry_after: int | None = extra.pop("retry_after", None)
 
-    def body(self, request_id: str) -> dict[str, Any]:
-        """The JSON that the client gets."""
+    def body(self, request_id: str, path: str = "") -> dict[str, Any]:
+        """The JSON that the client gets; the Open Inference Protocol (`/v2`) wants the sentence under `error`."""
+        if path == "/v2" or path.startswith("/v2/"):
+            return {"error": str(self), "code": self.code, "request_id": request_id, **self.extra}
         return {"error": {"code": self.code, "message": str(self), "request_id": request_id, **self.extra}}
 
 

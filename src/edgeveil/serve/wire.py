@@ -28,6 +28,7 @@ __all__ = [
     "encode_answer",
     "parse_json",
     "parse_predict",
+    "query_from_arrays",
 ]
 
 JSON = "application/json"
@@ -133,9 +134,9 @@ def parse_predict(content_type: str, body: bytes, unpacked: int = 2**26) -> Quer
     if kind in ("", JSON):
         return _from_json(parse_json(PredictRequest, body))
     if kind == NPZ:
-        return _from_arrays(read_npz(body, unpacked, ARRAYS))
+        return query_from_arrays(read_npz(body, unpacked, ARRAYS))
     if kind == ARROW:
-        return _from_arrays(read_arrow(body, unpacked))
+        return query_from_arrays(read_arrow(body, unpacked))
     raise Problem(415, "unsupported_media_type", f"send {JSON}, {NPZ} or {ARROW}, not {kind!r}")
 
 
@@ -160,7 +161,8 @@ def _either(given: list[int] | list[str] | None, what: str) -> tuple[NDArray[np.
     return (None, given) if isinstance(given[0], str) else (_ids(given, what), None)
 
 
-def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Query:
+def query_from_arrays(arrays: dict[str, Any]) -> Query:
+    """The question in named arrays; `nodes` and `answer` may be lists of ids."""
     given = {what: _array_ids(arrays[what], what) if what in arrays else (None, None) for what in ("nodes", "answer")}
     features = None
     if "features" in arrays:
@@ -180,7 +182,9 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Query:
     return _query(nodes, features, answer, flags["answer_all"], flags["induced"], snapshot, words)
 
 
-def _array_ids(values: NDArray[Any], what: str) -> tuple[NDArray[np.int64] | None, list[str] | None]:
+def _array_ids(values: Any, what: str) -> tuple[NDArray[np.int64] | None, list[str] | None]:
+    if isinstance(values, list) and values:
+        return None, values
     if values.ndim == 1 and values.size and values.dtype.kind == "U":
         return None, values.tolist()
     return _ids(values, what), None

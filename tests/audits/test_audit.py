@@ -18,7 +18,7 @@ from edgeveil.audits.advise import choose, choosing_cost, conclude, rank
 from edgeveil.audits.audit import AuditPlan, Found, graphs_of, run_audit
 from edgeveil.audits.existing_models import audit_existing
 from edgeveil.audits.exposed_edges import write_exposed
-from edgeveil.errors import InputError
+from edgeveil.errors import InputError, TooLarge
 from edgeveil.report.collect import collect
 from edgeveil.report.page import render
 from edgeveil.runs.details import degree_bins
@@ -250,6 +250,16 @@ def test_a_floor_of_ones_own_is_called_so_and_the_price_stands_beside_the_choice
 def test_plans_that_would_fail_late_are_refused_early(wish: dict[str, Any], word: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=word):
         ev.audit(toy(), keep=tmp_path / "c", **{**PLAN.__dict__, **wish})
+    assert not (tmp_path / "c").exists()
+
+
+def test_what_cannot_run_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    """EdgeRand at epsilon 1 makes edges of a quarter of all pairs: terabytes on 3,000,000 nodes."""
+    n = 3_000_000
+    many = ev.Graph.from_edges([[0, 1], [1, 2]], x=np.ones((n, 1), np.float32), y=np.arange(n) % 2)
+    for run in (ev.audit, ev.advise):
+        with pytest.raises(TooLarge, match="smallest epsilon that fits"):
+            run(many, defences=["lapgraph", "edgerand"], epsilons=[1.0], keep=tmp_path / "c")
     assert not (tmp_path / "c").exists()
 
 

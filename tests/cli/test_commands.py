@@ -42,8 +42,11 @@ OWN = ("--edges", "edges.csv", "--features", "features.csv", "--labels", "labels
 
 def test_audit_of_own_files_writes_table_rows_and_report(files: Path) -> None:
     done = run("audit", *OWN, "--defence", "none,mlp,lapgraph", "--epsilon", "4", "--attack", "linkteller,lsa2-attr",
-               "--out", "out", "--json", "rows.jsonl", "--exposed", "exposed.csv", "--executor", "serial", "--runs", 1, cwd=files)  # fmt: skip
+               "--out", "out", "--json", "rows.jsonl", "--exposed", "exposed.csv", "--executor", "serial", "--runs", 1,
+               "--id-column", "id", "--label-column", "label", "--header", cwd=files)  # fmt: skip
     assert done.returncode == 0, done.stderr
+    carried = f"edgeveil release {' '.join(OWN)} --id-column id --label-column label --header --defence"
+    assert carried in done.stdout and carried in (files / "out" / "report.html").read_text()
     assert "LapGraph ε=4" in done.stdout and "gives away" in done.stdout
     assert "every run draws 50:25:25" in done.stderr and "all of them are attacked" in done.stderr
     assert (files / "out" / "report.html").is_file()
@@ -53,6 +56,12 @@ def test_audit_of_own_files_writes_table_rows_and_report(files: Path) -> None:
     assert "n1," in exposed and "n1," not in (files / "out" / "report.html").read_text()
     again = run("report", "out", "--out", "again.html", cwd=files)
     assert again.returncode == 0 and (files / "again.html").read_text() == (files / "out" / "report.html").read_text()
+
+
+def test_a_release_prints_its_split_and_its_utility(files: Path) -> None:
+    done = run("release", *OWN, "--defence", "lapgraph", "--epsilon", "4", "--seed", "0", "--out", "rel", cwd=files)
+    assert done.returncode == 0, done.stderr
+    assert "split 50:25:25 (30 train, 15 val, 15 test nodes); micro_f1 on test nodes 0." in done.stderr
 
 
 def test_advise_on_own_files(files: Path) -> None:

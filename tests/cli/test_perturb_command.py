@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from command import edgeveil
 from edgeveil.cli.main import build_app
-from edgeveil.cli.truth import read_truth
+from edgeveil.cli.truth import in_order_of, read_truth
 from edgeveil.errors import InputError
 from edgeveil.graph.datasets import load
 from edgeveil.graph.graph import Graph
@@ -134,3 +134,23 @@ def test_truth_drops_a_header_and_never_an_edge(tmp_path: Path) -> None:
         read_truth(str(truth), 3, None, ids)
     truth.write_text("u,v\n0,1\n", encoding="utf-8")
     assert read_truth(str(truth), 3, None).num_edges == 1
+
+
+def test_truth_is_read_as_own_files_are(tmp_path: Path) -> None:
+    """Semicolons, quotes, a BOM, named columns; names in the order of the release; what is missing is named."""
+    truth, names = tmp_path / "truth.csv", ["carl", "anna", "bob"]
+    truth.write_text('\ufeffedge;from;to\n7;"anna";bob\n8;bob;carl\n', encoding="utf-8")
+    columns = {"source": "from", "target": "to"}
+    assert read_truth(str(truth), 3, None, names=names, columns=columns).edge_index.tolist() == [[0, 1], [2, 2]]
+    with pytest.raises(InputError, match="'bob', which the model does not list"):
+        read_truth(str(truth), 2, None, names=names[:2], columns=columns)
+    named = Graph.from_edges([[0], [1]], num_nodes=3, node_ids=np.array(["anna", "bob", "carl"]))
+    assert in_order_of(named, names).edge_index.tolist() == [[1], [2]]
+
+
+def test_column_options_are_those_of_every_command(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("when;who;whom\n1;a;b\n2;b;c\n", encoding="utf-8")
+    (tmp_path / "nodes.csv").write_text("row;name\n1;a\n2;b\n3;c\n", encoding="utf-8")
+    args = ["--edges", str(tmp_path / "edges.csv"), "--nodes", str(tmp_path / "nodes.csv"), "--defence", "lapgraph",
+            "--epsilon", "50", "--source", "who", "--target", "whom", "--id-column", "name", "--delimiter", ";"]  # fmt: skip
+    assert exported(tmp_path, args, "out").node_ids.tolist() == ["a", "b", "c"]

@@ -11,8 +11,13 @@ import typer
 
 from edgeveil.cli.common import (
     DataRoot,
+    Delimiter,
+    Header,
+    IdColumn,
     Json,
     SeedOption,
+    Source,
+    Target,
     console,
     load_graph,
     open_release,
@@ -28,7 +33,7 @@ from edgeveil.errors import UsageError
 if TYPE_CHECKING:
     from edgeveil.attacks.base import AttackResult
     from edgeveil.graph.graph import Graph
-    from edgeveil.release.target import Target
+    from edgeveil.release.target import Target as Service
 
 EXAMPLE = "Example: edgeveil attack --url http://127.0.0.1:8440 --key ev_... --features x.npy --truth cora"
 FIGURES = ("auc", "average_precision", "precision", "recall", "f1", "tpr_at_fpr_001")
@@ -57,8 +62,16 @@ def attack(
     ] = None,
     ids: Annotated[
         Path | None,
-        typer.Option(help="For a --truth csv with names: the file, made of one line per node, that the model used."),
+        typer.Option(
+            help="For a --truth table with names: the file with one line per node that the model used. A "
+            "--release knows them."
+        ),
     ] = None,
+    header: Header = None,
+    id_column: IdColumn = None,
+    source: Source = None,
+    target: Target = None,
+    delimiter: Delimiter = None,
     queries: Annotated[int | None, typer.Option(help="Query budget of linkteller-grouped and flatroot.")] = None,
     mode: Annotated[str | None, typer.Option(help="exact or query, for linkteller and flatroot on a release.")] = None,
     delta: Annotated[
@@ -91,16 +104,19 @@ def attack(
     given = settings(set_, attacks=words(attacks))
     public = None if shadow is None else load_graph(shadow, data_root=data_root)
     known = None if features is None else read_features(features)
-    target = _open(release, url, key, known, snapshot, pause, retries)
-    some = _choose(nodes or "500", target.num_nodes, seed)
-    if hasattr(target, "restrict") and not any(map(_whole, words(attacks))):
-        target.restrict(some)
-    asked = target
+    service, names = _open(release, url, key, known, snapshot, pause, retries)
+    some = _choose(nodes or "500", service.num_nodes, seed)
+    if hasattr(service, "restrict") and not any(map(_whole, words(attacks))):
+        service.restrict(some)
+    asked = service
     if transcript is not None:
         from edgeveil.release.recorded import RecordedTarget
 
-        asked, known = RecordedTarget(target, transcript), target.features
-    graph = None if truth is None else read_truth(truth, target.num_nodes, data_root, ids)
+        asked, known = RecordedTarget(service, transcript), service.features
+    graph = None if truth is None else read_truth(
+        truth, service.num_nodes, data_root, ids, names=names, header=header,
+        columns={"id_column": id_column, "source": source, "target": target, "delimiter": delimiter},
+    )  # fmt: skip
     if knows is not None and graph is None:
         raise UsageError("--knows draws from the true edges; name them with --truth")
     granted = None if knows is None or graph is None else _some_edges(graph, share(knows), seed)
@@ -117,8 +133,8 @@ def attack(
             say(f"note: {note}")
         if out is not None:
             _write_scores(out, result, several=len(words(attacks)) > 1)
-    if hasattr(target, "close"):
-        target.close()
+    if hasattr(service, "close"):
+        service.close()
     _print(rows)
     if json_file is not None:
         write_json_lines(json_file, rows)
@@ -132,15 +148,17 @@ def _open(
     snapshot: str | None,
     pause: float,
     retries: int,
-) -> Target:
+) -> tuple[Service, Any]:
+    """What to attack, and the names of its nodes where it brings them."""
     if url is not None:
         from edgeveil.release.remote import HttpTarget
 
-        return HttpTarget(url, key=key, features=features, snapshot=snapshot, pause=pause, retries=retries)
+        return HttpTarget(url, key=key, features=features, snapshot=snapshot, pause=pause, retries=retries), None
     from edgeveil.release.target import Target
 
     assert release is not None
-    return Target.local(open_release(release))
+    opened = open_release(release)
+    return Target.local(opened), opened.node_ids
 
 
 def read_features(path: Path) -> Any:
@@ -185,7 +203,7 @@ def _choose(text: str, num_nodes: int, seed: int) -> Any:
 
 
 def _run(
-    target: Target,
+    service: Service,
     name: str,
     nodes: Any,
     features: Any,
@@ -201,7 +219,7 @@ def _run(
     learns = ATTACKS.get(name).needs & {"known edges", "knowledge"}
     started = time.perf_counter()
     result = run(
-        target,
+        service,
         name,
         nodes=nodes,
         features=features,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -132,6 +133,7 @@ def audit(
     from edgeveil.audits.inspection import short_inspection
     from edgeveil.cli.foreign_models import check_order, open_model
     from edgeveil.cli.progress import RunProgress
+    from edgeveil.cli.truth import in_order_of
     from edgeveil.report.audit_report import audit as run_audit
 
     defences, attacks = named(defence), words(attack) if attack else list(by_strength())
@@ -151,8 +153,10 @@ def audit(
     other = None if inference is None else load_graph(inference, data_root=data_root)
     public = None if shadow is None else load_graph(shadow, data_root=data_root)
     existing, name = open_model(other or train, release, url, key, callable_, model_features)
-    if existing is not None and edges is not None:
+    names = getattr(existing, "node_ids", None)
+    if existing is not None and edges is not None and names is None:
         check_order(train)
+    train = in_order_of(train, names if other is None else None)
     if existing is None and (other or train).num_nodes < count:
         few = other or train
         say(f"{few.name} has {few.num_nodes} nodes, fewer than {count}: all of them are attacked")
@@ -167,7 +171,14 @@ def audit(
             seed=seed, queries=queries, preset=preset, scaling=scaling, setting=setting,
             **asked, split_seed=split_seed, minutes=minutes if runs is None else None, coins=coins,
             tell=say,
-            source=source_words(graph or default, edges, features, labels, node_file, split),
+            source=source_words(
+                graph or default, header,
+                {"--edges": edges, "--features": features, "--labels": labels, "--nodes": node_file,
+                 "--id-column": id_column, "--source": source, "--target": target, "--label-column": label_column,
+                 "--delimiter": delimiter, "--split": split, "--split-seed": split_seed or None,
+                 "--scaling": None if scaling == "auto" else scaling,
+                 "--preset": None if preset == "default" else preset, "--data-root": data_root},
+            ),
             shadow=public, knows=share(knows), params=settings(set_, defences, attacks),
         )  # fmt: skip
     _show(found, out, json_file)
@@ -193,18 +204,12 @@ def default_graph(data_root: Path | None) -> str:
     return "cora"
 
 
-def source_words(
-    graph: str | None,
-    edges: Path | None,
-    features: Path | None,
-    labels: Path | None,
-    nodes: Path | None,
-    split: str | None,
-) -> str:
-    """How the next command names the same graph."""
-    files = {"--edges": edges, "--features": features, "--labels": labels, "--nodes": nodes, "--split": split}
+def source_words(graph: str | None, header: bool | None, options: Mapping[str, Any]) -> str:
+    """How the next command names the same graph, read and split the same way."""
     named = [] if graph is None else [graph]
-    return shlex.join([*named, *(word for name, value in files.items() if value for word in (name, str(value)))])
+    said = [] if header is None else ["--header" if header else "--no-header"]
+    given = (word for name, value in options.items() if value is not None for word in (name, str(value)))
+    return shlex.join([*named, *given, *said])
 
 
 def command_line(words: list[str]) -> str:

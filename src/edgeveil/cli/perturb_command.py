@@ -10,14 +10,19 @@ import typer
 
 from edgeveil.cli.common import (
     DataRoot,
+    Delimiter,
     Edges,
     EdgeSetName,
     Features,
     GraphName,
     Header,
+    IdColumn,
+    LabelColumn,
     Labels,
     LedgerFile,
     NodeFile,
+    Source,
+    Target,
     TenantName,
     load_graph,
     remembered,
@@ -51,6 +56,11 @@ def perturb(
     header: Header = None,
     features: Features = None,
     labels: Labels = None,
+    id_column: IdColumn = None,
+    source: Source = None,
+    target: Target = None,
+    label_column: LabelColumn = None,
+    delimiter: Delimiter = None,
     nodes: NodeFile = None,
     ledger: LedgerFile = None,
     edge_set: EdgeSetName = None,
@@ -73,12 +83,14 @@ def perturb(
     mechanism = make_defence(defence, epsilon, **settings(set_, [defence]).get(defence, {}))
     if not hasattr(mechanism, "perturb"):
         raise UsageError(f"{defence!r} does not make a noisy graph; use edgerand or lapgraph, or `edgeveil release`")
-    target = out / "graph.npz"
-    if target.exists():
-        raise UsageError(f"{target} exists; a new export spends epsilon again, so choose another --out")
+    made = out / "graph.npz"
+    if made.exists():
+        raise UsageError(f"{made} exists; a new export spends epsilon again, so choose another --out")
     secret = load_graph(
-        graph, edges=edges, features=features, labels=labels, nodes=nodes, header=header, data_root=data_root
-    )
+        graph, edges=edges, features=features, labels=labels, nodes=nodes, header=header, data_root=data_root,
+        columns={"id_column": id_column, "source": source, "target": target, "label_column": label_column,
+                 "delimiter": delimiter},
+    )  # fmt: skip
     secret.check_public_nodes()
     if edges is not None:
         secret = _canonical(secret)
@@ -99,10 +111,10 @@ def perturb(
     bare = Graph(
         noisy.indptr, noisy.indices, name=noisy.name, is_twin=noisy.is_twin, node_ids=noisy.node_ids, public_nodes=True
     )
-    write_npz(bare, target)
+    write_npz(bare, made)
     atomic_write(out / "manifest.json", (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
     say(guarantee.statement())
-    typer.echo(f"{target}: {noisy.num_nodes:,} nodes, {noisy.num_edges:,} noisy edges")
+    typer.echo(f"{made}: {noisy.num_nodes:,} nodes, {noisy.num_edges:,} noisy edges")
 
 
 def _canonical(graph: Graph) -> Graph:

@@ -98,7 +98,7 @@ def test_a_release_is_audited_without_labels_or_training(
     assert done.returncode == 0, done.stderr
     assert "This release (no defence) gives away" in done.stdout and "runs" not in done.stdout + done.stderr
     rows = figures(home / "by-release" / "rows.jsonl")
-    assert set(rows) == {"linkteller", "linkteller-grouped", "lsa2-post", "lsa2-attr"}
+    assert {"linkteller", "linkteller-grouped", "lsa2-post", "lsa2-attr"} <= set(rows)
     assert rows["linkteller"]["auc"] > 0.95 and rows["linkteller"]["utility"] is None
     page = (home / "by-release" / "report.html").read_text()
     assert "figure-budget" in page and "figure-tradeoff" not in page and "sweet spot" not in page
@@ -140,7 +140,7 @@ def test_a_live_server_is_audited(
     done = run(*words, "--model-features", "open", "--out", "by-url", cwd=home)
     assert done.returncode == 0, done.stderr
     far, near = (figures(home / name / "rows.jsonl") for name in ("by-url", "by-release"))
-    assert set(far) == set(near)
+    assert {"linkteller", "linkteller-grouped", "lsa2-post", "lsa2-attr"} <= set(far) <= set(near)
     assert far["linkteller"]["queries"] == 61 and far["linkteller-grouped"]["queries"] <= 21
     for name in ("lsa2-post", "lsa2-attr", "linkteller"):
         assert far[name]["auc"] == pytest.approx(near[name]["auc"], abs=0.01), name

@@ -84,7 +84,7 @@ def test_audit(home: Path, path: str) -> None:
 
 def test_advise(home: Path) -> None:
     done = edgeveil("advise", "toy.npz", "--model", "net.py:Net", "--defence", "none,lapgraph", "--epsilon", 8,
-                    "--floor", 0.1, "--runs", 1, "--nodes", 30, "--executor", "serial", "--json", "rows.jsonl",
+                    "--floor", 0.01, "--runs", 3, "--nodes", 30, "--executor", "serial", "--json", "rows.jsonl",
                     cwd=home)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert models_by_defence(rows_of(home / "rows.jsonl"))["lapgraph"] == {"net.py:Net"}

@@ -23,10 +23,10 @@ from edgeveil.defences.base import DEFENCES
 from edgeveil.runs.measure import run
 from edgeveil.runs.plan import takes_epsilon
 from edgeveil.runs.run_config import AttackConfig, RunConfig
-attacks = tuple(AttackConfig(name=name, nodes=20, beliefs=("k",)) for name in ATTACKS.names())
+attacks = tuple(AttackConfig(name=name, nodes=20, beliefs=("k",), where_it_fits=True, knows=0.3) for name in ATTACKS.names())
 for name in DEFENCES.names():
     epsilon = 4.0 if takes_epsilon(name) else None
-    config = RunConfig(dataset="toy", defence=name, epsilon=epsilon, attacks=attacks if name == "none" else (), train_params={"epochs": 2})
+    config = RunConfig(dataset="toy", defence=name, epsilon=epsilon, attacks=attacks if name in ("none", "lapgraph", "lpgnet-1") else (), train_params={"epochs": 2})
     run(config.model_copy(update={"details": True}).to_json(), {"toy": three_classes()})
 print(json.dumps([m.__file__ for name, m in sys.modules.items() if name.startswith("edgeveil.")]))
 """

@@ -2,7 +2,9 @@
 
 The server is started as users start it. The bare endpoint runs under uvicorn, parses the same body, asks the same
 engine for the same answer and does nothing else: no key, no ledger, no guard, no log. Clients keep their connections
-and ask one node at a time: about its stored features, or about one changed row.
+and ask one node at a time: about its stored features, or about one changed row. Turns are taken between the servers, and
+beside throughput the processor time per request is compared, which other work on the machine disturbs less. For changed
+rows a third server with `batch = 1` shows what computing questions together is worth.
 
     python benchmarks/bench_serve.py [--quick]
 """
@@ -67,14 +69,14 @@ def bare(folder: str) -> None:
 
 
 @contextmanager
-def process(words: list[str], log: Path) -> Iterator[str]:
-    """The address of a server that runs while the block does."""
+def process(words: list[str], log: Path) -> Iterator[tuple[str, int]]:
+    """The address and process of a server that runs while the block does."""
     with log.open("wb") as out:
         child = subprocess.Popen([sys.executable, *words], stdout=out, stderr=subprocess.STDOUT)
     try:
-        for _ in range(2400):
+        for _ in range(12_000):
             said = log.read_text()
-            if " on http" in said or child.poll() is not None:
+            if (" on http" in said and said.endswith("\n")) or child.poll() is not None:
                 break
             time.sleep(0.05)
         url = said.split(" on ", 1)[1].split()[0]
@@ -84,10 +86,16 @@ def process(words: list[str], log: Path) -> Iterator[str]:
                 break
             except OSError:
                 time.sleep(0.05)
-        yield url
+        yield url, child.pid
     finally:
         child.terminate()
         child.wait(30)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
 async def load(url: str, head: str, bodies: list[bytes], connections: int, seconds: float) -> tuple[float, float]:
@@ -125,19 +133,30 @@ def make_bodies(release: Any, kind: str) -> list[bytes]:
     return [json.dumps({"nodes": [n], "features": [r.tolist()]}).encode() for n, r in zip(nodes, rows, strict=True)]
 
 
-def compare(urls: dict[str, str], key: str, bodies: list[bytes], connections: int, quick: bool) -> dict[str, Any]:
-    """Alternate between the two servers, so that noise of the machine hits both."""
+def compare(
+    servers: dict[str, tuple[str, int]], key: str, bodies: list[bytes], connections: int, quick: bool
+) -> dict[str, Any]:
+    """Alternate between the servers, so that noise of the machine hits all."""
     head = f"POST /v1/predict HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n"
-    got: dict[str, list[tuple[float, float]]] = {name: [] for name in urls}
-    for url in urls.values():
+    got: dict[str, list[tuple[float, float, float]]] = {name: [] for name in servers}
+    seconds = 1.0 if quick else 3.0
+    for url, _ in servers.values():
         asyncio.run(load(url, head, bodies, connections, 0.5))
     for _ in range(2 if quick else 5):
-        for name, url in urls.items():
-            got[name].append(asyncio.run(load(url, head, bodies, connections, 1.0 if quick else 3.0)))
-    ratios = [ours[0] / theirs[0] for ours, theirs in zip(got["edgeveil"], got["bare"], strict=True)]
-    facts: dict[str, Any] = {"ratio": statistics.median(ratios), "ratios": ratios}
+        for name, (url, pid) in servers.items():
+            before = cpu_seconds(pid)
+            rate, late = asyncio.run(load(url, head, bodies, connections, seconds))
+            got[name].append((rate, late, 1e6 * (cpu_seconds(pid) - before) / (rate * seconds)))
+    facts: dict[str, Any] = {}
     for name, runs in got.items():
-        facts[name] = {"rps": statistics.median(r for r, _ in runs), "p99_ms": statistics.median(p for _, p in runs)}
+        parts = (statistics.median(part) for part in zip(*runs, strict=True))
+        facts[name] = dict(zip(("rps", "p99_ms", "cpu_us"), parts, strict=True))
+    for name in set(servers) - {"edgeveil"}:
+        pairs = list(zip(got["edgeveil"], got[name], strict=True))
+        facts[f"against {name}"] = {
+            "ratio": statistics.median(ours[0] / theirs[0] for ours, theirs in pairs),
+            "cpu_ratio": statistics.median(theirs[2] / ours[2] for ours, theirs in pairs),
+        }
     return facts
 
 
@@ -165,14 +184,35 @@ def measure(name: str, quick: bool) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         release, label, key = prepare(name, folder)
+        (folder / "single.toml").write_text("batch = 1\n")
         ours = ["-m", "edgeveil", "serve", str(folder / "release"), "--state", str(folder / "state"), "--port", "0"]
+        single = [*ours, "--config", str(folder / "single.toml")]
         theirs = [__file__, "--bare", str(folder / "release")]
-        with process(ours, folder / "ours") as mine, process(theirs, folder / "theirs") as other:
+        with (
+            process(ours, folder / "ours") as mine,
+            process(theirs, folder / "theirs") as other,
+            process(single, folder / "single") as plain,
+        ):
             for kind in ("stored", "changed"):
+                servers = {"edgeveil": mine, "bare": other, **({"batch = 1": plain} if kind == "changed" else {})}
                 bodies = make_bodies(release, kind)
                 for connections in CONNECTIONS:
-                    facts = compare({"edgeveil": mine, "bare": other}, key, bodies, connections, quick)
+                    facts = compare(servers, key, bodies, connections, quick)
                     yield {"graph": label, "kind": kind, "connections": connections, **facts}
+
+
+def told(row: dict[str, Any]) -> str:
+    """One line about one cell."""
+    parts = [f"{row['graph']:8} {row['kind']:8} {row['connections']:2} connections:"]
+    for name in ("edgeveil", "bare", "batch = 1"):
+        if name in row:
+            found = row[name]
+            parts.append(f"{name} {found['rps']:.0f}/s, p99 {found['p99_ms']:.1f} ms, CPU {found['cpu_us']:.0f} us;")
+    for name in ("bare", "batch = 1"):
+        if name in row:
+            found = row[f"against {name}"]
+            parts.append(f"against {name} {found['ratio']:.2f} (CPU {found['cpu_ratio']:.2f})")
+    return " ".join(parts)
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
@@ -189,12 +229,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     for name in GRAPHS[:1] if options.quick else GRAPHS:
         for row in measure(name, options.quick):
             rows.append(row)
-            print(
-                f"{row['graph']:8} {row['kind']:8} {row['connections']:2} connections: "
-                f"{row['edgeveil']['rps']:6.0f} requests/s (p99 {row['edgeveil']['p99_ms']:.1f} ms), "
-                f"bare FastAPI {row['bare']['rps']:6.0f} ({row['bare']['p99_ms']:.1f} ms): ratio {row['ratio']:.2f}",
-                flush=True,
-            )
+            print(told(row), flush=True)
     (HERE / "results").mkdir(exist_ok=True)
     (HERE / "results" / "serve.json").write_text(json.dumps(rows, indent=1) + "\n")
     return rows

@@ -6,10 +6,11 @@ import asyncio
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from edgeveil.errors import LedgerUnavailable
 from edgeveil.serve.leases import Leases
-from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.ledger import Ledger, crash_share
 from edgeveil.serve.problems import QuotaExceeded
 
 
@@ -119,3 +120,20 @@ def test_without_the_ledger_only_what_was_leased_is_answered(ledger: Ledger, mon
         return answered
 
     assert asyncio.run(run()) <= ledger.account("tenant:t", "queries").used <= 16
+
+
+@pytest.mark.parametrize(("limit", "most"), [(10**9, 120), (100_000, 120)])
+def test_a_busy_tenants_blocks_grow_within_the_share_a_crash_may_cost(ledger: Ledger, limit: int, most: int) -> None:
+    ledger.open_account("tenant:t", "queries", limit)
+    leases, held = Leases(ledger, block=32), []
+
+    async def ask() -> None:
+        for _ in range(20_000):
+            await leases.take("t")
+            held.append(leases.held("t"))
+
+    asyncio.run(ask())
+    assert max(held) <= crash_share(limit)
+    with ledger.database.read() as connection:
+        blocks = connection.execute(text("SELECT amount FROM leases WHERE amount > 0")).scalars().all()
+    assert len(blocks) <= most and blocks[0] == 32  # 625 blocks of 32 otherwise

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_ledger import check_kills, open_accounts, race, spend
+from test_readings import change, readings
 
 from edgeveil.errors import BudgetExceeded, LedgerUnavailable
 from edgeveil.privacy.ledger.database import Database
@@ -24,7 +26,8 @@ from edgeveil.privacy.ledger.migrations import TABLES
 from edgeveil.privacy.ledger.units import to_units
 from edgeveil.serve.auth import KeyStore
 from edgeveil.serve.ledger import Ledger
-from edgeveil.serve.problems import QuotaExceeded
+from edgeveil.serve.problems import Problem, QuotaExceeded
+from edgeveil.serve.readings import Readings
 
 
 def find_binaries() -> Path | None:
@@ -277,3 +280,36 @@ def test_spends_on_overlapping_sets_race_exactly(cluster: Cluster, ledger: Ledge
     assert len(won) == 10 and ledger.bills()["a"].epsilon == to_units(1.0)
     for other in others:
         other.close()
+
+
+def test_readings_are_counted_once_over_processes(cluster: Cluster, ledger: Ledger) -> None:
+    """Four processes' worth of connections ask different questions about the same nodes at the same time."""
+    processes: list[Readings] = []
+
+    def open_one(_: int) -> None:
+        database = Database(cluster.url, timeout=60)
+        processes.append(readings(database, scope="pg", cross=5, cross_all=9, own=3))
+
+    race(open_one, 4)  # the tables are made by whoever comes first
+    asked, modes, refused = np.arange(6), [], []
+    first = change(*range(6), salt=99.0)
+    assert processes[0].take("bob", first, asked) == "together"
+
+    def client(i: int) -> None:
+        try:
+            tenant = ("bob", "eve", "mallory")[i % 3]
+            modes.append(processes[i % 4].take(tenant, change(*range(6), salt=float(i)), asked))
+        except Problem as problem:
+            refused.append(problem.code)
+
+    race(client, 48)
+    one, tenants = processes[0], ("bob", "eve", "mallory")
+    assert modes.count("together") == 8 and set(refused) == {"guard_refused"}
+    assert modes.count("alone") == 9 and len(refused) == 31  # three own readings of every node for each tenant
+    assert one.used("*", "cross", range(6)) == dict.fromkeys(range(6), 9)
+    each = [one.used(tenant, "cross", [0]).get(0, 0) for tenant in tenants]
+    assert sum(each) == 9 and max(each) <= 5
+    assert {process.take("bob", first, asked) for process in processes} == {"together"}  # counted once, free ever after
+    assert one.used("*", "cross", [0]) == {0: 9}
+    for process in processes:
+        process._database.close()

@@ -141,7 +141,9 @@ class Settings(BaseSettings):
     body_timeout: float = Field(default=20.0, gt=0, description="Seconds for a client to send a body.")
     header_timeout: float = Field(default=10.0, gt=0, description="Seconds for a client to send its headers.")
     keep_alive: int = Field(default=15, gt=0, description="Seconds an idle connection stays open.")
-    lease_block: int = Field(default=256, gt=0, description="Queries taken from the ledger at a time.")
+    lease_block: int = Field(
+        default=256, gt=0, description="Queries taken from the ledger at a time; more for busy tenants."
+    )
     node_block: int = Field(default=8, gt=0, description="Queries per node taken from the ledger at a time.")
     key_memory: float = Field(default=5.0, ge=0, description="Seconds a verified key is remembered.")
     ledger_timeout: float = Field(default=10.0, gt=0, description="Seconds to wait for the ledger.")

@@ -2,16 +2,19 @@
 
 Blocks are taken from the ledger before anything is answered from them, so a crash loses the rest of a block and never
 grants more than was recorded. A process never holds more than a hundredth of a tenant's limit, or 16 queries if that is
-more (`crash_share`). At an orderly shutdown the rest of the tenants' blocks goes back.
+more (`crash_share`). Within that, blocks grow for a tenant who uses them up in less than a second, so that a busy one
+does not keep the disk busy too. At an orderly shutdown the rest of the tenants' blocks goes back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import secrets
 import threading
+import time
 from collections import defaultdict
 
 import numpy as np
@@ -24,6 +27,7 @@ from edgeveil.serve.problems import QuotaExceeded
 __all__ = ["Leases"]
 
 Int = NDArray[np.int64]
+_GROWTH = 64  # the largest block of a busy tenant, in first ones
 
 
 class Leases:
@@ -41,6 +45,7 @@ class Leases:
         self.worker = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._tenants: dict[str, int] = defaultdict(int)
         self._blocks: dict[str, int] = {}  # size of the latest block
+        self._wanted: dict[str, tuple[int, float]] = {}  # what was asked for last, and when
         self._nodes: dict[str, Int] = {}
         self._memory = threading.Lock()
         self._refills: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -78,7 +83,10 @@ class Leases:
                 self._nodes[scope][nodes] += 1
 
     def _refill(self, tenant: str) -> None:
-        granted = self._ledger.lease(f"tenant:{tenant}", self._block, self.worker, self._tenants[tenant])
+        wanted, now = self._wanted.get(tenant, (self._block, -math.inf)), time.monotonic()
+        amount = min(2 * wanted[0], _GROWTH * self._block) if now - wanted[1] < 1.0 else self._block
+        self._wanted[tenant] = (amount, now)
+        granted = self._ledger.lease(f"tenant:{tenant}", amount, self.worker, self._tenants[tenant])
         with self._memory:
             self._tenants[tenant] += granted
             self._blocks[tenant] = max(granted, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import edgeveil
@@ -78,6 +78,11 @@ def walks() -> dict[str, list[tuple[str, str]]]:
     text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
     parts = re.split(r"^### ", text.partition("## Three walks")[2].partition("\n## ")[0], flags=re.MULTILINE)[1:]
     return {part.splitlines()[0]: WALK.findall(part) for part in parts}
+
+
+def test_no_two_test_files_have_the_same_name() -> None:
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_three_walks_exist_are_short_and_never_return() -> None:

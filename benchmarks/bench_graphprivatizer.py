@@ -30,9 +30,9 @@ from edgeveil.errors import DatasetUnavailable
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import Scaling
-from edgeveil.models.base import kprop
 from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.kernels.spmm import spmm
+from edgeveil.models.network import kprop
 from edgeveil.models.structure import Structure
 from edgeveil.privacy.multibit import multi_bit
 from edgeveil.privacy.noise import noise_for

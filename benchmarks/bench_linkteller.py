@@ -23,8 +23,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from edgeveil.attacks.api import attack
-from edgeveil.defences.api import defend
+from edgeveil.attacks.run_attack import attack
+from edgeveil.defences.defend import defend
 from edgeveil.graph.datasets import load
 from edgeveil.graph.graph import Graph
 from edgeveil.metrics import at_belief, protocol, ranking

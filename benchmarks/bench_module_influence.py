@@ -22,7 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import scipy.sparse as sp
 
-from edgeveil.defences.api import defend
+from edgeveil.defences.defend import defend
 from edgeveil.graph.datasets import load
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import apply_split

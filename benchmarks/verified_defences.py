@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from edgeveil.defences.api import make_defence
-from edgeveil.defences.base import DEFENCES, registered_name
+from edgeveil.defences.defence import DEFENCES, registered_name
+from edgeveil.defences.defend import make_defence
 from edgeveil.errors import InputError
 from edgeveil.privacy.verify import QUICK, Effort, verify
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import edgeveil as ev
-from edgeveil.defences.base import DEFENCES, Defence, fit_model, make_release
+from edgeveil.defences.defence import DEFENCES, Defence, fit_model, make_release
 from edgeveil.defences.job import Job
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix

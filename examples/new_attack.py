@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 import edgeveil as ev
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.release.target import AttackerView, Target
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import edgeveil as ev
-from edgeveil.defences.base import DEFENCES, EdgeMechanism
+from edgeveil.defences.defence import DEFENCES, EdgeMechanism
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.seeds import Seed, as_generator

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import edgeveil as ev
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.attacks.learner import fit_learner, labelled_pairs
 from edgeveil.errors import InputError
 from edgeveil.release.target import AttackerView, PublicGraph, Target

@@ -85,7 +85,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_the_methods_are_known_without_what_only_some_of_them_need() -> None:
     code = (
         "import sys; sys.modules.update(torch_geometric=None, sklearn=None, pandas=None, ray=None); "
-        "from edgeveil.attacks.base import ATTACKS; from edgeveil.defences.base import DEFENCES; "
+        "from edgeveil.attacks.attack import ATTACKS; from edgeveil.defences.defence import DEFENCES; "
         "assert DEFENCES.names() and ATTACKS.names(); "
         "bad = {'torch._dynamo', 'scipy.stats'} & set(sys.modules); assert not bad, bad"
     )

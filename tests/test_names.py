@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import edgeveil
-from edgeveil.attacks.base import ATTACKS
-from edgeveil.defences.base import DEFENCES
+from edgeveil.attacks.attack import ATTACKS
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.models.architectures import MODELS
 
 PACKAGE = Path(edgeveil.__file__).parent

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 import pytest
 
-from edgeveil.attacks.base import ATTACKS
-from edgeveil.defences.base import DEFENCES
+from edgeveil.attacks.attack import ATTACKS
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.errors import InputError
 from edgeveil.parameters import parameters_of, parse_value
 

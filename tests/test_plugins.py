@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from edgeveil.attacks.base import ATTACKS
+from edgeveil.attacks.attack import ATTACKS
 from edgeveil.errors import InputError
 from edgeveil.plugins import VARIABLE, listed, load_plugin
 
 TEXT = """
 from dataclasses import dataclass
 import numpy as np
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 
 @ATTACKS.register("{name}")
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def test_its_methods_are_known_at_once_and_it_is_imported_once(tmp_path: Path) -
 
 def test_a_child_process_knows_them_too(tmp_path: Path) -> None:
     load_plugin(plugin(tmp_path, "plugged-there"))
-    code = "from edgeveil.attacks.base import ATTACKS; print(ATTACKS.get('plugged-there').__name__)"
+    code = "from edgeveil.attacks.attack import ATTACKS; print(ATTACKS.get('plugged-there').__name__)"
     out = subprocess.run([sys.executable, "-c", code], env=os.environ, check=True, capture_output=True, text=True)
     assert out.stdout.strip() == "Plugged"
 

@@ -12,10 +12,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from edgeveil import metrics as metrics
-    from edgeveil.attacks.api import attack as attack
-    from edgeveil.attacks.base import AttackResult as AttackResult
+    from edgeveil.attacks.attack import AttackResult as AttackResult
+    from edgeveil.attacks.run_attack import attack as attack
     from edgeveil.audits.advise import advise as advise
-    from edgeveil.defences.api import defend as defend
+    from edgeveil.defences.defend import defend as defend
     from edgeveil.defences.edgerand import EdgeRand as EdgeRand
     from edgeveil.defences.graphprivatizer.graphprivatizer import GraphPrivatizer as GraphPrivatizer
     from edgeveil.defences.lapgraph import LapGraph as LapGraph
@@ -49,12 +49,12 @@ _HOMES = {
     "LapGraph": "edgeveil.defences.lapgraph",
     "GraphPrivatizer": "edgeveil.defences.graphprivatizer.graphprivatizer",
     "LPGNet": "edgeveil.defences.lpgnet.lpgnet",
-    "defend": "edgeveil.defences.api",
+    "defend": "edgeveil.defences.defend",
     "Release": "edgeveil.release.release",
     "Target": "edgeveil.release.target",
     "AttackerView": "edgeveil.release.target",
-    "attack": "edgeveil.attacks.api",
-    "AttackResult": "edgeveil.attacks.base",
+    "attack": "edgeveil.attacks.run_attack",
+    "AttackResult": "edgeveil.attacks.attack",
     "Budget": "edgeveil.privacy.budget",
     "Guarantee": "edgeveil.privacy.guarantee",
     "Audit": "edgeveil.report.audit_report",

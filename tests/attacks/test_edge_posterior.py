@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from edgeveil import metrics
-from edgeveil.attacks.api import attack
 from edgeveil.attacks.noise_law import law_of
-from edgeveil.defences.api import defend
+from edgeveil.attacks.run_attack import attack
+from edgeveil.defences.defend import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec

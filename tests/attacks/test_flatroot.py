@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeveil.attacks.api import attack
 from edgeveil.attacks.flatroot import choose
 from edgeveil.attacks.flatroot.questions import Answers, Flat, mixing
-from edgeveil.defences.api import defend
+from edgeveil.attacks.run_attack import attack
+from edgeveil.defences.defend import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
 from edgeveil.models.settings import TrainSpec
-from edgeveil.release.recorded import RecordedTarget
 from edgeveil.release.target import Target
+from edgeveil.release.transcript import RecordedTarget
 
 SHORT = TrainSpec(lr=0.01, weight_decay=5e-4, epochs=20)
 NORMS = ("aug", "aug-rwalk", "first-order", "bingge")

@@ -14,7 +14,7 @@ from edgeveil.attacks.flatroot.decode import decode
 from edgeveil.attacks.flatroot.degrees import two_step_degrees
 from edgeveil.attacks.flatroot.forms import Form
 from edgeveil.attacks.flatroot.mixes import decode_mix
-from edgeveil.attacks.flatroot.rows import Rows
+from edgeveil.attacks.flatroot.row_decoding import Rows
 from edgeveil.errors import InputError
 
 POWERS = ("aug", "aug-rwalk", "first-order", "bingge")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import edgeveil.metrics as metrics
-from edgeveil.attacks.api import attack
 from edgeveil.attacks.probing import resolution
 from edgeveil.attacks.recovery import group_omp
+from edgeveil.attacks.run_attack import attack
 from edgeveil.errors import InputError
 from edgeveil.release.target import Target
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from edgeveil import metrics
-from edgeveil.attacks.api import attack
-from edgeveil.attacks.learned.attack import setting_of
+from edgeveil.attacks.learned.learned_links import setting_of
 from edgeveil.attacks.learned.shadow_model import ShadowTarget
+from edgeveil.attacks.run_attack import attack
 from edgeveil.audits.audit import AuditPlan, attack_configs
-from edgeveil.defences.api import defend
+from edgeveil.defences.defend import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec

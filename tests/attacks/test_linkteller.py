@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import edgeveil.metrics as metrics
-from edgeveil.attacks.api import attack
+from edgeveil.attacks.run_attack import attack
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.release.target import Target
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import pdist
 
 import edgeveil.attacks.lsa2 as lsa2
-from edgeveil.attacks.api import attack
+from edgeveil.attacks.run_attack import attack
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.release.target import Target
 

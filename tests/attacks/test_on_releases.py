@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import edgeveil.metrics as metrics
-from edgeveil.attacks.api import attack
-from edgeveil.defences.api import defend
+from edgeveil.attacks.run_attack import attack
+from edgeveil.defences.defend import defend
 from edgeveil.graph.graph import Graph
 from edgeveil.models.architectures import MODELS
 from edgeveil.models.presets import preset
 from edgeveil.models.train import TrainSpec
-from edgeveil.release.recorded import RecordedTarget
 from edgeveil.release.target import Target
+from edgeveil.release.transcript import RecordedTarget
 
 SHORT = TrainSpec(lr=0.01, weight_decay=5e-4, epochs=30)
 

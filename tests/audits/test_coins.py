@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgeveil.attacks.base import ATTACKS, by_strength
+from edgeveil.attacks.attack import ATTACKS, by_strength
 from edgeveil.audits.audit import AuditPlan, attack_configs
 from edgeveil.audits.coins import coin_bounds
 from edgeveil.audits.verify_model import strongest, verify_through
-from edgeveil.defences.api import defend
+from edgeveil.defences.defend import defend
 from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec
 from edgeveil.report.audit_report import audit

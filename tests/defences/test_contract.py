@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import edgeveil as ev
-from edgeveil.defences.api import make_defence
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
+from edgeveil.defences.defend import make_defence
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.privacy.budget import Budget
 from zoo import PLAIN, toy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgeveil.defences.api import defend
+from edgeveil.defences.defend import defend
 from edgeveil.graph.graph import Graph
 from edgeveil.models.train import TrainSpec
 from edgeveil.privacy.guarantee import SECURE, SEEDED

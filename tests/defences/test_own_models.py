@@ -11,7 +11,7 @@ from tests.zoo import PLAIN, toy
 from torch.nn import LayerNorm, Linear, Module
 
 import edgeveil as ev
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.errors import InputError
 from edgeveil.models.own_models import OwnModel
 from edgeveil.models.settings import TrainSpec

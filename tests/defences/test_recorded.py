@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import edgeveil as ev
 from edgeveil.cli.main import build_app
-from edgeveil.defences.api import make_defence
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
+from edgeveil.defences.defend import make_defence
 from edgeveil.defences.lapgraph import LapGraph
 from edgeveil.defences.recorded import planned_cost, record
 from edgeveil.defences.renew import renew

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import edgeveil as ev
-from edgeveil.defences.base import DEFENCES, Defence, EdgeMechanism
+from edgeveil.defences.defence import DEFENCES, Defence, EdgeMechanism
 from edgeveil.defences.renew import renew, renewal_epsilon
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeveil.defences.api import make_defence
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
+from edgeveil.defences.defend import make_defence
 from edgeveil.defences.edgerand import EdgeRand
 from edgeveil.defences.graph_audit import neighbouring_graphs
 from edgeveil.defences.lapgraph import LapGraph

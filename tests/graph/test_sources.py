@@ -29,12 +29,12 @@ from edgeveil.graph.npz import read_arrays, write_arrays
 from edgeveil.graph.sources import collections as readers
 from edgeveil.graph.sources import http as fetching
 from edgeveil.graph.sources import wheel
-from edgeveil.graph.sources.base import SourceFailed, cache_dir, offline
+from edgeveil.graph.sources.cache import SourceFailed, cache_dir, offline
+from edgeveil.graph.sources.conversion import content_digest, store
+from edgeveil.graph.sources.folders import data_roots
 from edgeveil.graph.sources.http import digest, download, verify
-from edgeveil.graph.sources.local import data_roots
 from edgeveil.graph.sources.pickles import read_pickle
 from edgeveil.graph.sources.readers import READERS, planetoid
-from edgeveil.graph.sources.store import content_digest, store
 
 BODY = bytes(range(256)) * 300
 

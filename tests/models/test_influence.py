@@ -15,8 +15,8 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.scaling import Scaling
 from edgeveil.models.architectures import MODELS
 from edgeveil.models.assemble import build, predict_logits
-from edgeveil.models.base import Layer
 from edgeveil.models.influence import influence
+from edgeveil.models.network import Layer
 from edgeveil.models.spec import ModelSpec, layers_reach
 
 N = 40

@@ -11,10 +11,10 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.sparse import normalise
 from edgeveil.models import ModelSpec, Structure, build
 from edgeveil.models.attention import GATLayer, GATv2Layer, TransformerLayer
-from edgeveil.models.base import kprop
 from edgeveil.models.gcn import GCNLayer
 from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.kernels.ops import matmul
+from edgeveil.models.network import kprop
 from edgeveil.models.sage import NeighbourLayer
 
 geometric = pytest.importorskip("torch_geometric.nn")

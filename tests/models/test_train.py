@@ -22,9 +22,9 @@ from edgeveil.models import (
     predict_logits,
     state_arrays,
 )
-from edgeveil.models.base import Model
 from edgeveil.models.drop import Drop
 from edgeveil.models.kernels.operand import as_operand
+from edgeveil.models.network import Model
 from edgeveil.models.objective import score
 from edgeveil.models.train import _Work
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import edgeveil as ev
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.graph import Graph
 from edgeveil.release.release import Release

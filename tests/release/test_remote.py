@@ -16,8 +16,8 @@ import pytest
 
 import edgeveil as ev
 from edgeveil.errors import InputError, TargetError
-from edgeveil.release.recorded import RecordedTarget
 from edgeveil.release.remote import HttpTarget
+from edgeveil.release.transcript import RecordedTarget
 from edgeveil.serve.config import load_settings
 from edgeveil.serve.server import make_server
 

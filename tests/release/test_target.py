@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeveil.attacks.api import attack
+from edgeveil.attacks.run_attack import attack
 from edgeveil.errors import InputError, StorageError, TargetError, UnknownNameError
-from edgeveil.release.recorded import RecordedTarget, query_key
 from edgeveil.release.target import AttackerView, Target, replace_rows
+from edgeveil.release.transcript import RecordedTarget, query_key
 
 N = 6
 P = (np.eye(N) + np.roll(np.eye(N), 1, 0) + np.roll(np.eye(N), -1, 0)) / 3

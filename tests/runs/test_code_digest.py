@@ -18,8 +18,8 @@ PACKAGE = Path(edgeveil.__file__).parent
 EVERY_METHOD = """
 import json, sys
 from zoo import three_classes
-from edgeveil.attacks.base import ATTACKS
-from edgeveil.defences.base import DEFENCES
+from edgeveil.attacks.attack import ATTACKS
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.runs.measure import run
 from edgeveil.runs.plan import takes_epsilon
 from edgeveil.runs.run_config import AttackConfig, RunConfig

@@ -18,9 +18,9 @@ import edgeveil as ev
 from edgeveil.privacy.ledger.database import Database
 from edgeveil.serve.auth import KeyStore
 from edgeveil.serve.config import Settings, load_settings
-from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.listener import listen
 from edgeveil.serve.server import make_server
+from edgeveil.serve.server_ledger import Ledger
 from edgeveil.serve.service import Service
 from forked import Child
 

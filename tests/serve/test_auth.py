@@ -12,8 +12,8 @@ from edgeveil.errors import InputError, LedgerUnavailable
 from edgeveil.privacy.ledger.database import Database
 from edgeveil.privacy.ledger.units import UNLIMITED, to_units
 from edgeveil.serve.auth import ROLES, KeyStore
-from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import Problem
+from edgeveil.serve.server_ledger import Ledger
 
 
 def test_a_key_has_256_random_bits_and_is_kept_as_a_hash(ledger: Ledger, tmp_path: Path) -> None:

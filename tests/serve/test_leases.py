@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from edgeveil.errors import LedgerUnavailable
 from edgeveil.serve.leases import Leases
-from edgeveil.serve.ledger import Ledger, crash_share
 from edgeveil.serve.problems import QuotaExceeded
+from edgeveil.serve.server_ledger import Ledger, crash_share
 
 
 async def take_all(leases: list[Leases], clients: int) -> int:

@@ -22,8 +22,8 @@ from edgeveil.privacy.ledger.database import Database
 from edgeveil.privacy.ledger.ledger import TokenReused
 from edgeveil.privacy.ledger.migrations import LATEST, migrate
 from edgeveil.privacy.ledger.units import UNIT, from_units, to_units
-from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import QuotaExceeded
+from edgeveil.serve.server_ledger import Ledger
 from forked import Child
 
 
@@ -163,7 +163,7 @@ def test_node_leases_are_all_or_nothing(ledger: Ledger) -> None:
 KILLED = """
 import sys
 from edgeveil.privacy.ledger.database import Database
-from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.server_ledger import Ledger
 from edgeveil.errors import BudgetExceeded
 url, name = sys.argv[1:]
 ledger = Ledger(Database(url, timeout=60))

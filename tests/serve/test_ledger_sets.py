@@ -19,7 +19,7 @@ from edgeveil.privacy.ledger.edges import hash_edges
 from edgeveil.privacy.ledger.examine import faults
 from edgeveil.privacy.ledger.ledger import UnboundedSpend
 from edgeveil.privacy.ledger.units import UNLIMITED, cost_of, delta_to_units, to_units
-from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.server_ledger import Ledger
 
 OLD = Path(__file__).parent / "data" / "ledger_schema_2.sql"
 

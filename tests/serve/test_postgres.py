@@ -25,9 +25,9 @@ from edgeveil.privacy.ledger.database import Database
 from edgeveil.privacy.ledger.migrations import TABLES
 from edgeveil.privacy.ledger.units import to_units
 from edgeveil.serve.auth import KeyStore
-from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import Problem, QuotaExceeded
 from edgeveil.serve.readings import Readings
+from edgeveil.serve.server_ledger import Ledger
 
 
 def find_binaries() -> Path | None:

@@ -22,7 +22,7 @@ from edgeveil.errors import EdgeveilError, UsageError
 from edgeveil.privacy.ledger.database import Database
 from edgeveil.serve.auth import KeyStore
 from edgeveil.serve.config import load_settings
-from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.server_ledger import Ledger
 from forked import Child
 
 

@@ -22,9 +22,9 @@ from edgeveil.privacy.ledger.ledger import UnboundedSpend
 from edgeveil.privacy.ledger.units import to_units
 from edgeveil.serve.config import load_settings
 from edgeveil.serve.leases import Leases
-from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.pages import _epsilon
 from edgeveil.serve.problems import AuditUnavailable
+from edgeveil.serve.server_ledger import Ledger
 from edgeveil.serve.service import Service
 
 

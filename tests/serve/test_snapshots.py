@@ -20,7 +20,7 @@ from edgeveil.defences.renew import renew, renewal_epsilon
 from edgeveil.errors import BudgetExceeded, InputError, StorageError, UsageError
 from edgeveil.privacy.ledger.units import to_units
 from edgeveil.serve.config import load_settings
-from edgeveil.serve.ledger import Ledger
+from edgeveil.serve.server_ledger import Ledger
 from edgeveil.serve.snapshots import SnapshotRequest, Snapshots
 
 

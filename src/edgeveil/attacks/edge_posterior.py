@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored, check_prior
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored, check_prior
 from edgeveil.attacks.flatroot import FlatRoot
 from edgeveil.attacks.noise_law import Law, law_of
 from edgeveil.errors import InputError, TooLarge, UnknownNameError

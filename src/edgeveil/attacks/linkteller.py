@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.attacks.density import from_known_edges
 from edgeveil.attacks.probing import Probe
 from edgeveil.errors import InputError, UnknownNameError

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.attacks.linkteller import check_variant, query_influence, score_influence
 from edgeveil.attacks.probing import Probe
 from edgeveil.attacks.recovery import Recovered, group_omp

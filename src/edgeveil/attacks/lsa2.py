@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.release.target import AttackerView, Target
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.release.target import AttackerView, Target
 from edgeveil.seeds import stream
 

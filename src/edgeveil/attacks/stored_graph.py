@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.release.target import AttackerView, Target
 
 __all__ = ["StoredGraph"]

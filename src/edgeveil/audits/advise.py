@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from edgeveil.attacks.base import by_strength
+from edgeveil.attacks.attack import by_strength
 from edgeveil.audits.audit import (
     MIN_EDGES,
     AuditPlan,
@@ -29,7 +29,7 @@ from edgeveil.audits.audit import (
 from edgeveil.audits.cells import label, summarise
 from edgeveil.audits.gains import ALPHA, MIN_TEST, Gain, gains, interval, measurements
 from edgeveil.audits.resume_files import audit_store, carry_over
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.errors import EdgeveilError, InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import apply_split

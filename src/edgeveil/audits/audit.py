@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.attacks.base import ATTACKS, by_strength
-from edgeveil.defences.api import make_defence
-from edgeveil.defences.base import DEFENCES
+from edgeveil.attacks.attack import ATTACKS, by_strength
+from edgeveil.defences.defence import DEFENCES
+from edgeveil.defences.defend import make_defence
 from edgeveil.errors import InputError
 from edgeveil.graph.catalog import names
 from edgeveil.graph.graph import Graph

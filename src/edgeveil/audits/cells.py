@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeveil.audits.gains import Gain
-from edgeveil.defences.base import face
+from edgeveil.defences.defence import face
 from edgeveil.privacy.bounds import tpr_bound
 from edgeveil.privacy.guarantee import ONE_EDGE
 from edgeveil.runs.rows import comparable

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from edgeveil.defences.api import make_defence
-from edgeveil.defences.base import DEFENCES, Defence
+from edgeveil.defences.defence import DEFENCES, Defence
+from edgeveil.defences.defend import make_defence
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.privacy.audit_bounds import clopper_pearson
 from edgeveil.privacy.bounds import precision_bound, precision_bound_tight

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.attacks.base import ATTACKS
+from edgeveil.attacks.attack import ATTACKS
 from edgeveil.audits.audit import AuditPlan, attack_configs
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph

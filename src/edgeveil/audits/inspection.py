@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edgeveil.audits.audit import AuditPlan
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.graph.catalog import dataset
 from edgeveil.graph.facts import class_shares, components, degree_quantiles, derived_columns, edge_homophily
 from edgeveil.graph.graph import Graph

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.attacks.base import ATTACKS, AttackResult, by_strength
+from edgeveil.attacks.attack import ATTACKS, AttackResult, by_strength
 from edgeveil.audits.audit import AuditPlan, graphs_of
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import rank

@@ -31,7 +31,7 @@ from edgeveil.cli.truth import read_truth
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
-    from edgeveil.attacks.base import AttackResult
+    from edgeveil.attacks.attack import AttackResult
     from edgeveil.graph.graph import Graph
     from edgeveil.release.target import Target as Service
 
@@ -110,7 +110,7 @@ def attack(
         service.restrict(some)
     asked = service
     if transcript is not None:
-        from edgeveil.release.recorded import RecordedTarget
+        from edgeveil.release.transcript import RecordedTarget
 
         asked, known = RecordedTarget(service, transcript), service.features
     graph = None if truth is None else read_truth(
@@ -212,8 +212,8 @@ def _run(
     shadow: Graph | None,
     known: Any = None,
 ) -> AttackResult:
-    from edgeveil.attacks.api import attack as run
-    from edgeveil.attacks.base import ATTACKS
+    from edgeveil.attacks.attack import ATTACKS
+    from edgeveil.attacks.run_attack import attack as run
 
     options = {k: v for k, v in wishes.items() if v is not None and ATTACKS.takes(name, k)}
     learns = ATTACKS.get(name).needs & {"known edges", "knowledge"}
@@ -244,7 +244,7 @@ def _some_edges(graph: Graph, part: float, seed: int) -> Any:
 
 def _whole(name: str) -> bool:
     """Whether the attack is about the whole graph in any case."""
-    from edgeveil.attacks.base import ATTACKS
+    from edgeveil.attacks.attack import ATTACKS
 
     return bool(ATTACKS.get(name).whole)
 

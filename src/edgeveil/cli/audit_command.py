@@ -129,7 +129,7 @@ def audit(
 
     For the owner of the graph: the results are computed from the private edges and are not private themselves.
     """
-    from edgeveil.attacks.base import by_strength
+    from edgeveil.attacks.attack import by_strength
     from edgeveil.audits.inspection import short_inspection
     from edgeveil.cli.foreign_models import check_order, open_model
     from edgeveil.cli.progress import RunProgress

@@ -164,8 +164,8 @@ def check(data_root: DataRoot = None, as_json: AsJson = False) -> None:
     Example: edgeveil data check --data-root ../shared/data
     """
     from edgeveil.graph.checks import check_root
-    from edgeveil.graph.sources.base import cache_dir
-    from edgeveil.graph.sources.local import data_roots
+    from edgeveil.graph.sources.cache import cache_dir
+    from edgeveil.graph.sources.folders import data_roots
 
     roots = [root for _, root in data_roots(data_root) if root.is_dir()] or [cache_dir()]
     verdicts = [verdict for root in roots for verdict in check_root(root)]

@@ -36,7 +36,7 @@ SetOption = Annotated[
 
 def named(text: str | None, use: str = "audited") -> list[str]:
     """The defences that an option names; where it is left out, those that declare themselves for this use."""
-    from edgeveil.defences.base import DEFENCES
+    from edgeveil.defences.defence import DEFENCES
 
     return words(text) if text is not None else list(DEFENCES.ranked(use))
 
@@ -69,11 +69,11 @@ def _chosen(defences: Sequence[str], attacks: Sequence[str]) -> dict[str, tuple[
 def _families(defences: Sequence[str], attacks: Sequence[str]) -> list[tuple[str, Sequence[str], Registry[Any]]]:
     families: list[tuple[str, Sequence[str], Registry[Any]]] = []
     if defences:
-        from edgeveil.defences.base import DEFENCES
+        from edgeveil.defences.defence import DEFENCES
 
         families.append(("defence", defences, DEFENCES))
     if attacks:
-        from edgeveil.attacks.base import ATTACKS
+        from edgeveil.attacks.attack import ATTACKS
 
         families.append(("attack", attacks, ATTACKS))
     return families
@@ -109,8 +109,8 @@ def _value(text: str, parameter: Parameter) -> Any:
 
 def describe_parameters(kinds: Sequence[str]) -> str:
     """Every registered method of these kinds with its parameters, their types, defaults and meanings."""
-    from edgeveil.attacks.base import ATTACKS
-    from edgeveil.defences.base import DEFENCES
+    from edgeveil.attacks.attack import ATTACKS
+    from edgeveil.defences.defence import DEFENCES
 
     lines = []
     for kind, registry in (("defence", DEFENCES), ("attack", ATTACKS)):

@@ -75,7 +75,7 @@ def perturb(
     """
     from dataclasses import asdict
 
-    from edgeveil.defences.api import make_defence
+    from edgeveil.defences.defend import make_defence
     from edgeveil.defences.recorded import record
     from edgeveil.graph.graph import Graph
     from edgeveil.graph.npz import atomic_write, write_npz

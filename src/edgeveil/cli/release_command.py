@@ -97,7 +97,7 @@ def release(
     )  # fmt: skip
     other = None if inference is None else load_graph(inference, data_root=data_root)
     from edgeveil.audits.audit import with_default_split
-    from edgeveil.defences.api import defend
+    from edgeveil.defences.defend import defend
 
     secret = secret if other is not None else with_default_split(secret, split_seed)
     options: dict[str, Any] = settings(set_, [defence]).get(defence, {})

@@ -61,7 +61,7 @@ def verify(
     params = settings(set_, [defence], [attack] if through is not None else [])
     if through is not None:
         from edgeveil.audits.verify_model import verify_through
-        from edgeveil.defences.base import DEFENCES
+        from edgeveil.defences.defence import DEFENCES
 
         unit = DEFENCES.get(defence).unit
         certain: dict[str, object] = {}
@@ -85,7 +85,7 @@ def _noise(
     canaries: int | None, seed: int, secure: bool, quick: bool, graph: str | None,
 ) -> tuple[Verification, str, dict[str, object]]:  # fmt: skip
     """All experiments on the noise stage, and how much of a graph no noise touches where a defence can say so."""
-    from edgeveil.defences.api import make_defence
+    from edgeveil.defences.defend import make_defence
     from edgeveil.defences.graphprivatizer.local_audit import CountsCertain
     from edgeveil.privacy.verify import QUICK, Effort
     from edgeveil.privacy.verify import verify as run

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Defence, Faces, claim_of, cut_matrix, over_graphs, train_on
+from edgeveil.defences.defence import DEFENCES, TUNING_NOTE, Defence, Faces, claim_of, cut_matrix, over_graphs, train_on
 from edgeveil.defences.graph_audit import neighbouring_graphs
 from edgeveil.defences.job import Job
 from edgeveil.defences.trial import trial_job

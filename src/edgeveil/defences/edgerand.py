@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, EdgeMechanism, Faces
+from edgeveil.defences.defence import DEFENCES, EdgeMechanism, Faces
 from edgeveil.defences.renewal import Renewal, perturb_again
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.graph.compact import CHUNK, UpperBuilder, available_memory, edge_ranks

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import (
+from edgeveil.defences.defence import (
     DEFENCES,
     TUNING_NOTE,
     Defence,
@@ -39,7 +39,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.models.assemble import build, load_arrays, state_arrays
-from edgeveil.models.base import Model
+from edgeveil.models.network import Model
 from edgeveil.models.presets import preset
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.train import fit

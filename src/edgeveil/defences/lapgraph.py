@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgeveil.defences.base import DEFENCES, EdgeMechanism, Faces
+from edgeveil.defences.defence import DEFENCES, EdgeMechanism, Faces
 from edgeveil.defences.renewal import Renewal, perturb_again
 from edgeveil.errors import InputError
 from edgeveil.graph.compact import UpperBuilder, edge_ranks

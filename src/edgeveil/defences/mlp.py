@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from edgeveil.defences.base import DEFENCES, Defence, Faces, fit_model, make_release
+from edgeveil.defences.defence import DEFENCES, Defence, Faces, fit_model, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
 from edgeveil.models.presets import preset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from edgeveil.defences.base import DEFENCES, Defence, Faces, train_gnn
+from edgeveil.defences.defence import DEFENCES, Defence, Faces, train_gnn
 from edgeveil.defences.job import Job, cut
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.registry import Places

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeveil.defences.base import Defence, EdgeMechanism
+from edgeveil.defences.defence import Defence, EdgeMechanism
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import exact
 from edgeveil.privacy.guarantee import ONE_EDGE, Guarantee

@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeveil.defences.base import DEFENCES, Defence
+from edgeveil.defences.defence import DEFENCES, Defence
 from edgeveil.defences.recorded import renew_recorded
 from edgeveil.defences.renewal import Renewal, Snapshot
 from edgeveil.errors import InputError

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from edgeveil.defences.base import Defence, EdgeMechanism, make_release
+from edgeveil.defences.defence import Defence, EdgeMechanism, make_release
 from edgeveil.defences.graph_audit import heavy_design
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewed, Snapshot

@@ -11,8 +11,8 @@ from edgeveil.errors import EdgeveilError
 from edgeveil.graph.catalog import Dataset, dataset, names
 from edgeveil.graph.datasets import check_statistics
 from edgeveil.graph.npz import PARTS, graph_from_arrays, read_arrays
+from edgeveil.graph.sources.conversion import content_digest
 from edgeveil.graph.sources.http import digest
-from edgeveil.graph.sources.store import content_digest
 
 __all__ = ["Verdict", "check_file", "check_root"]
 

@@ -9,7 +9,7 @@ from edgeveil.graph import sources
 from edgeveil.graph.catalog import TWIN, Dataset, dataset, names
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.npz import read_npz
-from edgeveil.graph.sources.local import find_local
+from edgeveil.graph.sources.folders import find_local
 from edgeveil.graph.splits import apply_split
 from edgeveil.registry import canonical
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgeveil.models.architectures import MODELS, Architecture
     from edgeveil.models.assemble import build, load_arrays, predict_logits, state_arrays
-    from edgeveil.models.base import Model
+    from edgeveil.models.network import Model
     from edgeveil.models.objective import CrossEntropy, Objective
     from edgeveil.models.presets import Preset, preset
     from edgeveil.models.settings import TrainSpec
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from edgeveil.models.train import EvalSet, History, fit
 
 _HOME = {
-    "Model": "base",
+    "Model": "network",
     "build": "assemble",
     "load_arrays": "assemble",
     "predict_logits": "assemble",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from edgeveil.registry import Registry
 
 if TYPE_CHECKING:
-    from edgeveil.models.base import Layer, Model
+    from edgeveil.models.network import Layer, Model
     from edgeveil.models.spec import ModelSpec
 
 __all__ = ["MODELS", "Architecture"]
@@ -51,7 +51,7 @@ class Architecture(ABC):
 
     def build(self, spec: ModelSpec, num_features: int, num_outputs: int) -> Model:
         """The model itself; whatever it is, it takes features and a `Structure` and returns logits."""
-        from edgeveil.models.base import Model
+        from edgeveil.models.network import Model
 
         return Model(spec, num_features, num_outputs, self.layers(spec, num_features, num_outputs))
 
@@ -95,7 +95,7 @@ class MLP(Architecture):
 
     def layers(self, spec: ModelSpec, num_features: int, num_outputs: int) -> list[Layer]:
         """`layers` fully connected layers."""
-        from edgeveil.models.mlp import mlp_layers
+        from edgeveil.models.mlp_layers import mlp_layers
 
         return mlp_layers(spec, num_features, num_outputs)
 

@@ -13,9 +13,9 @@ from torch.func import functional_call
 
 from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.features import FeatureMatrix
-from edgeveil.models.base import Model
 from edgeveil.models.kernels import threads
 from edgeveil.models.kernels.operand import as_operand
+from edgeveil.models.network import Model
 from edgeveil.models.spec import ModelSpec
 from edgeveil.seeds import derive
 

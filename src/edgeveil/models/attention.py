@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from edgeveil.models.base import Layer, Linear, initialise
 from edgeveil.models.kernels.additive import SLOPE, additive_scores
 from edgeveil.models.kernels.mixing import softmax_mix
 from edgeveil.models.kernels.ops import Features, edge_sum, matmul, sddmm
 from edgeveil.models.kernels.pattern import Pattern
+from edgeveil.models.network import Layer, Linear, initialise
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 

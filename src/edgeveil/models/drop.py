@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeveil.models.base import kprop
+from edgeveil.models.network import kprop
 from edgeveil.models.objective import score
 from edgeveil.models.structure import Structure
 from edgeveil.privacy.label_rr import label_keep, label_transition

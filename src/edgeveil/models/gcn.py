@@ -7,9 +7,9 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from edgeveil.models.base import Layer, Linear, initialise
 from edgeveil.models.kernels.operand import FeatureOperand
 from edgeveil.models.kernels.ops import Features, matmul, num_columns
+from edgeveil.models.network import Layer, Linear, initialise
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 

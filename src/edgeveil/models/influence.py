@@ -22,16 +22,16 @@ from torch import Tensor
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.attention import AttentionLayer, GATLayer, GATv2Layer, TransformerLayer
-from edgeveil.models.base import Layer, Model, kprop
 from edgeveil.models.gcn import GCNLayer
 from edgeveil.models.kernels import threads
 from edgeveil.models.kernels.attention_tangents import AttentionPass, attention_step
 from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.kernels.ops import Features, activate, matmul
 from edgeveil.models.kernels.tangents import LIMIT, Tangents, TooMany
-from edgeveil.models.mlp import DenseLayer
+from edgeveil.models.mlp_layers import DenseLayer
 from edgeveil.models.module import ModuleModel
 from edgeveil.models.module_influence import can_differentiate, module_influence
+from edgeveil.models.network import Layer, Model, kprop
 from edgeveil.models.sage import NeighbourLayer
 from edgeveil.models.structure import Structure
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgeveil.models.base import Model
+from edgeveil.models.network import Model
 
 __all__ = ["Memo", "active", "remembering", "weights_digest"]
 

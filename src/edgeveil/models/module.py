@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from edgeveil.errors import GraphError, InputError
-from edgeveil.models.base import Model, kprop
 from edgeveil.models.kernels.operand import Deferred
 from edgeveil.models.kernels.ops import Features, num_columns, num_rows
 from edgeveil.models.module_source import Source, source_of
+from edgeveil.models.network import Model, kprop
 from edgeveil.models.own_models import WANTED, OwnModel
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure

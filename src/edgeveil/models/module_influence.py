@@ -23,10 +23,10 @@ from torch import Tensor
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.sparse import k_hop
-from edgeveil.models.base import kprop
 from edgeveil.models.kernels import threads
 from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.module import ModuleModel, as_edges, call_module
+from edgeveil.models.network import kprop
 from edgeveil.models.reach import reach
 from edgeveil.models.structure import Structure
 

@@ -13,10 +13,10 @@ from torch import nn
 
 from edgeveil.errors import EdgeveilError, InputError, MissingExtra, TrainingError
 from edgeveil.graph.features import FeatureMatrix
-from edgeveil.models.base import Model
 from edgeveil.models.kernels import threads
 from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.module import ModuleModel, as_edges
+from edgeveil.models.network import Model
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.structure import Structure
 from edgeveil.seeds import derive

@@ -25,7 +25,7 @@ from edgeveil.errors import InputError, StorageError
 from edgeveil.models.architectures import MODELS, Architecture
 
 if TYPE_CHECKING:
-    from edgeveil.models.base import Layer, Model
+    from edgeveil.models.network import Layer, Model
     from edgeveil.models.spec import ModelSpec
 
 __all__ = [

@@ -7,8 +7,8 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from edgeveil.models.base import Layer, initialise
 from edgeveil.models.kernels.ops import Features, matmul
+from edgeveil.models.network import Layer, initialise
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 

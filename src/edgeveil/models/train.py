@@ -19,12 +19,12 @@ from edgeveil.errors import InputError, TrainingError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models import memo as memos
 from edgeveil.models.adam import Adam
-from edgeveil.models.base import Model
 from edgeveil.models.blocks import small_blocks
 from edgeveil.models.drop import Drop
 from edgeveil.models.kernels import threads
 from edgeveil.models.kernels.operand import as_operand
 from edgeveil.models.module import ModuleModel
+from edgeveil.models.network import Model
 from edgeveil.models.objective import CrossEntropy, Objective
 from edgeveil.models.own_fit import fit_own, trains_itself
 from edgeveil.models.settings import TrainSpec

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.models.own_models import architecture_of, code_of, model_name
 from edgeveil.papers.figure_recipes import Panel, Point
 from edgeveil.papers.recipes import Cell, Recipe

@@ -13,7 +13,7 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
-from edgeveil.defences.base import EdgeMechanism
+from edgeveil.defences.defence import EdgeMechanism
 from edgeveil.defences.edgerand import EdgeRand as _EdgeRand
 from edgeveil.defences.lapgraph import LapGraph as _LapGraph
 from edgeveil.errors import BudgetExceeded, MissingExtra

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import edgeveil
-from edgeveil.attacks.base import ATTACKS
+from edgeveil.attacks.attack import ATTACKS
 from edgeveil.audits.audit import AuditPlan
 from edgeveil.audits.cells import label, summarise
 from edgeveil.audits.gains import gain_rows, gains, interval, measurements
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
 from edgeveil.report.audit_data import AuditData

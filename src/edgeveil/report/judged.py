@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from edgeveil.attacks.base import ATTACKS
+from edgeveil.attacks.attack import ATTACKS
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.audits.cells import Cell, leakage, summarise
 from edgeveil.audits.gains import Gain

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from edgeveil.defences.base import face
+from edgeveil.defences.defence import face
 from edgeveil.errors import MissingExtra
 
 __all__ = [

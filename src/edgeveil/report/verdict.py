@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgeveil.attacks.base import ATTACKS
+from edgeveil.attacks.attack import ATTACKS
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.audits.cells import Cell, label
 from edgeveil.audits.gains import MIN_TEST

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import edgeveil
-from edgeveil.graph.sources.base import cache_dir
+from edgeveil.graph.sources.cache import cache_dir
 from edgeveil.registry import Registry
 
 __all__ = ["code_digest", "covered", "equal_codes", "module_digest", "remembered", "run_digest"]
@@ -131,8 +131,8 @@ def run_digest(config: Mapping[str, Any]) -> str:
 
 
 def _methods(config: Mapping[str, Any]) -> Iterator[type]:
-    from edgeveil.attacks.base import ATTACKS
-    from edgeveil.defences.base import DEFENCES
+    from edgeveil.attacks.attack import ATTACKS
+    from edgeveil.defences.defence import DEFENCES
     from edgeveil.models.architectures import MODELS
 
     chosen: list[tuple[Registry[Any], Any]] = [(DEFENCES, config.get("defence")), (MODELS, config.get("model"))]

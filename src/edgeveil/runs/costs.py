@@ -37,7 +37,7 @@ def _keys(run: RunConfig) -> Iterable[str]:
 
 
 def _fills(run: RunConfig) -> bool:
-    from edgeveil.defences.base import DEFENCES
+    from edgeveil.defences.defence import DEFENCES
 
     return run.defence in DEFENCES and DEFENCES.get(run.defence).fills
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.attacks.base import ATTACKS
+from edgeveil.attacks.attack import ATTACKS
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.validate import Split
 from edgeveil.metrics.ties import group

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from edgeveil.attacks.base import ATTACKS
-from edgeveil.defences.api import defend
+from edgeveil.attacks.attack import ATTACKS
+from edgeveil.defences.defend import defend
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.splits import ALIASES, apply_split, draw

@@ -150,21 +150,21 @@ def takes_epsilon(defence: str) -> bool:
 
 
 def _takes(defence: str, parameter: str) -> bool:
-    from edgeveil.defences.base import DEFENCES
+    from edgeveil.defences.defence import DEFENCES
 
     return DEFENCES.takes(defence, parameter)
 
 
 def _own_model(defence: str) -> str | None:
-    from edgeveil.defences.base import DEFENCES
+    from edgeveil.defences.defence import DEFENCES
 
     return DEFENCES.get(defence).own_model
 
 
 def _check_names(grid: Grid) -> None:
     """Defences, attacks, models, presets, beliefs and the keys of every table of parameters."""
-    from edgeveil.attacks.base import ATTACKS
-    from edgeveil.defences.base import DEFENCES
+    from edgeveil.attacks.attack import ATTACKS
+    from edgeveil.defences.defence import DEFENCES
     from edgeveil.models.presets import preset
     from edgeveil.runs.score import KNOWN_BELIEFS
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgeveil.attacks.base import ATTACKS
-from edgeveil.defences.base import DEFENCES
+from edgeveil.attacks.attack import ATTACKS
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.runs import measure, processes
 
 ATTACKS.load()

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.attacks.api import attack as run_attack
-from edgeveil.attacks.api import make_attack
-from edgeveil.attacks.base import AttackResult
+from edgeveil.attacks.attack import AttackResult
+from edgeveil.attacks.run_attack import attack as run_attack
+from edgeveil.attacks.run_attack import make_attack
 from edgeveil.defences.graphprivatizer.local import without_kprop
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.graph import Graph

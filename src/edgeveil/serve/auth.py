@@ -18,8 +18,8 @@ from edgeveil.privacy.ledger import chain
 from edgeveil.privacy.ledger.database import Database
 from edgeveil.privacy.ledger.ledger import OWNER
 from edgeveil.privacy.ledger.units import UNLIMITED, to_units
-from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import Problem
+from edgeveil.serve.server_ledger import Ledger
 
 __all__ = ["ROLES", "Key", "KeyStore", "key_id_of"]
 

@@ -120,8 +120,8 @@ def _find(names: Int, wanted: Int) -> tuple[Int, NDArray[np.bool_]]:
 
 def gcn_update(predictor: Predictor, x: FeatureMatrix) -> GCNUpdate | None:
     """The update rule of a predictor, or None when its model is not a plain stack of graph convolutions."""
-    from edgeveil.models.base import Model
     from edgeveil.models.gcn import GCNLayer
+    from edgeveil.models.network import Model
 
     if not isinstance(predictor, GraphPredictor) or predictor.spec.kprop:
         return None

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import LedgerUnavailable
-from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import QuotaExceeded
+from edgeveil.serve.server_ledger import Ledger
 
 __all__ = ["Leases"]
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.errors import StorageError, UsageError
 from edgeveil.privacy.guarantee import SEEDED
 from edgeveil.privacy.ledger.accounts import Account
@@ -34,10 +34,10 @@ from edgeveil.serve.exposure import recoverable_edges
 from edgeveil.serve.guard import Decision
 from edgeveil.serve.inference import Inference, Question
 from edgeveil.serve.leases import Leases
-from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.policy import Answer, OutputPolicy
 from edgeveil.serve.problems import AuditUnavailable, Problem
 from edgeveil.serve.readings import Limits, Readings
+from edgeveil.serve.server_ledger import Ledger
 from edgeveil.serve.snapshots import SnapshotRequest, Snapshots
 from edgeveil.serve.telemetry import AuditLog, Metrics
 from edgeveil.serve.throttle import Throttle

@@ -37,8 +37,8 @@ from edgeveil.privacy.ledger.units import UNLIMITED, Cost, cost_of, to_units
 from edgeveil.release.identity import release_identity
 from edgeveil.release.release import Release
 from edgeveil.serve.engine import Engine, check_reach
-from edgeveil.serve.ledger import Ledger
 from edgeveil.serve.problems import Problem
+from edgeveil.serve.server_ledger import Ledger
 
 __all__ = ["SnapshotRequest", "Snapshots"]
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import edgeveil as ev
-from edgeveil.defences.base import DEFENCES
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.defences.graphprivatizer.graphprivatizer import GraphPrivatizer
 from edgeveil.defences.graphprivatizer.local import without_kprop
 from edgeveil.defences.graphprivatizer.local_audit import repeated

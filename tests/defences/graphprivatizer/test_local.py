@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import edgeveil as ev
-from edgeveil.defences.api import make_defence
+from edgeveil.defences.defend import make_defence
 from edgeveil.errors import InputError
 from edgeveil.models.drop import Drop
 from zoo import toy

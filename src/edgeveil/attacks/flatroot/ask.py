@@ -14,7 +14,7 @@ from edgeveil.attacks.flatroot.exact import Seen
 from edgeveil.attacks.flatroot.forms import Form
 from edgeveil.attacks.flatroot.propagate import symmetric
 from edgeveil.attacks.flatroot.questions import Answers, Flat, OutOfQuestions, mixing, whiten
-from edgeveil.attacks.flatroot.rows import SPARE, Rows
+from edgeveil.attacks.flatroot.row_decoding import SPARE, Rows
 
 __all__ = ["ask_power"]
 

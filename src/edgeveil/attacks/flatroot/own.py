@@ -20,7 +20,7 @@ from edgeveil.attacks.flatroot.forms import Form
 from edgeveil.attacks.flatroot.mixes import Moves, decode_mix
 from edgeveil.attacks.flatroot.propagate import symmetric
 from edgeveil.attacks.flatroot.questions import Flat, OutOfQuestions
-from edgeveil.attacks.flatroot.rows import SPARE, Rows
+from edgeveil.attacks.flatroot.row_decoding import SPARE, Rows
 
 __all__ = ["ask_own"]
 

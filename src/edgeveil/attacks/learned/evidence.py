@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.attacks.base import Attack
+from edgeveil.attacks.attack import Attack
 from edgeveil.attacks.counts import CountInference
 from edgeveil.attacks.edge_posterior import EdgePosterior
 from edgeveil.attacks.linkteller import LinkTeller

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, Faces
+from edgeveil.defences.defence import DEFENCES, Faces
 from edgeveil.defences.graphprivatizer.buckets import choose_plan
 from edgeveil.defences.graphprivatizer.gp_sound import BucketResponse
 from edgeveil.defences.graphprivatizer.local_audit import ALIKE, edge_or_none, entry_neighbours, planted_alike

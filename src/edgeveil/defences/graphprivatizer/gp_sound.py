@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, Faces
+from edgeveil.defences.defence import DEFENCES, Faces
 from edgeveil.defences.graphprivatizer.buckets import Plan, choose_plan
 from edgeveil.defences.graphprivatizer.local import BOTH, FEATURES, LABEL, ONE_ENTRY, Lists, LocalMechanism
 from edgeveil.defences.graphprivatizer.local_audit import entry_neighbours, node_data, rewired, swapped_edges

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, Faces
+from edgeveil.defences.defence import DEFENCES, Faces
 from edgeveil.defences.graphprivatizer.local import ONE_ENTRY, PER_ENTRY, LocalMechanism
 from edgeveil.defences.graphprivatizer.local import Lists as Sent
 from edgeveil.defences.graphprivatizer.local_audit import entry_neighbours, one_entry_apart, options_of, repeated

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import (
+from edgeveil.defences.defence import (
     INFERENCE,
     TRAINING,
     TUNING_NOTE,
@@ -33,8 +33,8 @@ from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import Scaling
 from edgeveil.graph.sparse import check_adjacency
 from edgeveil.models.assemble import build, load_arrays, state_arrays
-from edgeveil.models.base import Model
 from edgeveil.models.drop import Drop
+from edgeveil.models.network import Model
 from edgeveil.models.presets import preset
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure

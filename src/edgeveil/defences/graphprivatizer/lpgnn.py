@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from edgeveil.defences.base import DEFENCES, Faces
+from edgeveil.defences.defence import DEFENCES, Faces
 from edgeveil.defences.graphprivatizer.local import LPGNN, Lists, LocalMechanism
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph

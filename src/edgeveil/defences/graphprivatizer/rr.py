@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, Faces
+from edgeveil.defences.defence import DEFENCES, Faces
 from edgeveil.defences.graphprivatizer.local import ONE_ENTRY, PER_ENTRY, Lists, LocalMechanism
 from edgeveil.defences.graphprivatizer.local_audit import entry_neighbours, one_entry_apart
 from edgeveil.defences.perturbed import directed_csr

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, TUNING_NOTE, Faces, claim_of, make_release, over_graphs
+from edgeveil.defences.defence import DEFENCES, TUNING_NOTE, Faces, claim_of, make_release, over_graphs
 from edgeveil.defences.job import Job
 from edgeveil.defences.lpgnet.bayes_readout import EvidenceReader
 from edgeveil.defences.lpgnet.degree_vectors import (

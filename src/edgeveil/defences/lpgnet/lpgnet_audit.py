@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import Defence
+from edgeveil.defences.defence import Defence
 from edgeveil.defences.job import Job, Setting
 from edgeveil.defences.lpgnet.degree_vectors import SLICES
 from edgeveil.defences.lpgnet.lpgnet_stack import Phase, ask_again, distinct, make_phases, stack_settings

@@ -15,7 +15,7 @@ from edgeveil.defences.job import Job, cut
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.models.assemble import build, load_arrays, state_arrays
-from edgeveil.models.base import Model
+from edgeveil.models.network import Model
 from edgeveil.models.presets import preset
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from edgeveil.defences.base import DEFENCES, Defence, Faces, claim_of
+from edgeveil.defences.defence import DEFENCES, Defence, Faces, claim_of
 from edgeveil.defences.edgerand import s_from_epsilon
 from edgeveil.defences.graph_audit import neighbouring_graphs
 from edgeveil.defences.job import Job

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgeveil.defences.base import DEFENCES, Defence, claim_of, make_release
+from edgeveil.defences.defence import DEFENCES, Defence, claim_of, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.lpgnet.degree_vectors import DegreeNoise, noise_scale
 from edgeveil.defences.lpgnet.lpgnet import LPGNet

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import DEFENCES, Defence, Faces, Noised, cut_matrix, fit_model, make_release
+from edgeveil.defences.defence import DEFENCES, Defence, Faces, Noised, cut_matrix, fit_model, make_release
 from edgeveil.defences.edgerand import EdgeRand, expected_density, noisy_ranks
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed

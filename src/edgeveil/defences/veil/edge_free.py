@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.base import fit_model
+from edgeveil.defences.defence import fit_model
 from edgeveil.defences.job import Job
 from edgeveil.defences.veil.calibration import is_better, mixture_weight, temperature
 from edgeveil.graph.feature_neighbours import feature_neighbours
 from edgeveil.graph.features import FeatureMatrix
-from edgeveil.models.base import Model
 from edgeveil.models.module import ModuleModel
+from edgeveil.models.network import Model
 from edgeveil.models.presets import preset
 from edgeveil.models.spec import ModelSpec
 from edgeveil.release.mixture_predictor import MixturePredictor

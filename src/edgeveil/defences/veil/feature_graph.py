@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from edgeveil.defences.base import DEFENCES, Defence, make_release
+from edgeveil.defences.defence import DEFENCES, Defence, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
 from edgeveil.defences.veil.edge_free import fit_edge_free, judged, moved

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from edgeveil.errors import DatasetUnavailable
 from edgeveil.graph.catalog import TWIN, Dataset
-from edgeveil.graph.sources.base import Progress, SourceFailed, cache_dir, offline
-from edgeveil.graph.sources.local import find_local
+from edgeveil.graph.sources.cache import Progress, SourceFailed, cache_dir, offline
+from edgeveil.graph.sources.folders import find_local
 
 __all__ = ["Found", "Progress", "fetch", "find", "where"]
 

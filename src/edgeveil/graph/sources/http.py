@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from edgeveil.graph.sources.base import Progress, SourceFailed
+from edgeveil.graph.sources.cache import Progress, SourceFailed
 
 __all__ = ["digest", "download", "verify"]
 

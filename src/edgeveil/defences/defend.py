@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeveil.defences.base import DEFENCES, Defence, registered_name
+from edgeveil.defences.defence import DEFENCES, Defence, registered_name
 from edgeveil.defences.job import make_job
 from edgeveil.defences.recorded import make_recorded, planned_cost
 from edgeveil.errors import InputError, UnknownNameError

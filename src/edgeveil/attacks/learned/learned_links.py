@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.attacks.learned.evidence import Evidence, ingredients
 from edgeveil.attacks.learned.shadow_model import ShadowTarget
 from edgeveil.attacks.learner import fit_learner, labelled_pairs

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.attacks.flatroot.choose import ask
 from edgeveil.attacks.flatroot.exact import Seen, see
 from edgeveil.attacks.flatroot.forms import Form, form_of

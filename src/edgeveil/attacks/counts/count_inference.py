@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgeveil.attacks.base import ATTACKS, Attack, Scored, check_prior
+from edgeveil.attacks.attack import ATTACKS, Attack, Scored, check_prior
 from edgeveil.attacks.counts.beliefs import infer
 from edgeveil.attacks.counts.levels import PairLevels, unit_rows
 from edgeveil.errors import InputError, TooLarge

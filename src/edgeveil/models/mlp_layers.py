@@ -6,8 +6,8 @@ import itertools
 
 from torch import Tensor
 
-from edgeveil.models.base import Layer, Linear
 from edgeveil.models.kernels.ops import Features
+from edgeveil.models.network import Layer, Linear
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 

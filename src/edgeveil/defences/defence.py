@@ -19,7 +19,7 @@ from edgeveil.defences.renewal import Renewal
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.assemble import build
-from edgeveil.models.base import Model
+from edgeveil.models.network import Model
 from edgeveil.models.spec import ModelSpec
 from edgeveil.models.structure import Structure
 from edgeveil.models.train import EvalSet, fit

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from edgeveil.attacks.base import ATTACKS, Attack, AttackResult
+from edgeveil.attacks.attack import ATTACKS, Attack, AttackResult
 from edgeveil.errors import InputError
 from edgeveil.release.target import AttackerView, PublicGraph, Target, check_nodes
 

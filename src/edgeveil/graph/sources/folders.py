@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from edgeveil.graph.sources.base import cache_dir
+from edgeveil.graph.sources.cache import cache_dir
 
 __all__ = ["data_roots", "find_local"]
 

@@ -163,9 +163,9 @@ def test_served_over_http_and_attacked_there(tmp_path: Path, monkeypatch: pytest
     refused = subprocess.run([*command, "--port", "0"], env=silent, capture_output=True, text=True, timeout=120)
     assert refused.returncode in (1, 2)
     assert "is not here" in refused.stderr and "Traceback" not in refused.stderr
-    monkeypatch.setenv("EDGEVEIL_PLUGINS", str(EXAMPLE))
+    monkeypatch.delenv("EDGEVEIL_PLUGINS", raising=False)
     key, _ = KeyStore(ledger_of(tmp_path).database).add("bob", "query", queries=500)
-    server = Process(tmp_path, "--output", "logits")
+    server = Process(tmp_path, "--output", "logits", "--plugin", str(EXAMPLE))
     try:
         with HttpTarget(server.url, key=key, features=release.matrix) as target:
             np.testing.assert_allclose(target.query(nodes=np.arange(20)), release.predict()[:20], atol=1e-9)

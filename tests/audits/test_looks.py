@@ -19,7 +19,8 @@ from zoo import toy
 PLAN = AuditPlan(defences=("mlp", "lapgraph"), epsilons=(4.0,), attacks=("lsa2-attr",), nodes=20, split="50:25:25")
 
 
-def test_every_look_adds_trained_runs_and_draws_its_own_split(tmp_path: Path) -> None:
+def test_every_look_adds_trained_runs_and_draws_its_own_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeveil.audits.looks.MIN_TEST", 1)
     told: list[str] = []
     with Store(tmp_path / "s.sqlite") as store:
         looked = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=5, tell=told.append)
@@ -32,7 +33,14 @@ def test_every_look_adds_trained_runs_and_draws_its_own_split(tmp_path: Path) ->
     assert [r.id for r in again.found.records] == [r.id for r in records]
 
 
-def test_a_look_that_does_not_fit_the_time_is_not_taken(tmp_path: Path) -> None:
+def test_runs_are_not_added_where_test_nodes_are_too_few(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        looked = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=5)
+    assert (looked.runs, looked.stopped) == (1, "")
+
+
+def test_a_look_that_does_not_fit_the_time_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeveil.audits.looks.MIN_TEST", 1)
     with Store(tmp_path / "s.sqlite") as store:
         looked = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=1e-6)
         assert looked.runs == 1 and "raise --minutes" in looked.stopped

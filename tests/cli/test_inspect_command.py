@@ -34,6 +34,14 @@ def words(files: dict[str, Path]) -> list[str]:
     return [word for name, path in files.items() for word in (f"--{name}", str(path))]
 
 
+def test_inspect_counts_nodes_without_a_label(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("a,b\nb,c\nc,d\n")
+    (tmp_path / "y.csv").write_text("id,class\na,x\nb,y\nc,\nd,x\n")
+    files = {"edges": tmp_path / "e.csv", "labels": tmp_path / "y.csv"}
+    done = CliRunner().invoke(build_app(), ["inspect", *words(files)], catch_exceptions=False)
+    assert "classes: x 66.7%, y 33.3%; 1 of 4 nodes have no label" in done.stdout
+
+
 def test_inspect_says_how_files_were_read_and_what_is_in_them(customers: dict[str, Path]) -> None:
     done = CliRunner().invoke(build_app(), ["inspect", *words(customers)], catch_exceptions=False)
     assert done.exit_code == 0

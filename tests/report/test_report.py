@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from edgeveil.audits.audit import AuditPlan
 from edgeveil.audits.cells import label, summarise
 from edgeveil.errors import StorageError
 from edgeveil.report.audit_data import AuditData, read_audit, write_audit
@@ -16,7 +17,7 @@ from edgeveil.report.collect import heatmaps, references
 from edgeveil.report.figures import epsilon_plot, tradeoff_plot
 from edgeveil.report.judged import Baselines, baselines, best_defence, judged, sweet_spot
 from edgeveil.report.page import render, write_report
-from edgeveil.report.style import DARK, LIGHT
+from edgeveil.report.style import DARK, LIGHT, ink_for
 from edgeveil.report.terminal import table_rows
 from edgeveil.report.verdict import verdict
 
@@ -171,6 +172,29 @@ def test_baselines_stand_in_table_figure_and_text(audit: AuditData) -> None:
     assert ">0.600 [0.580, 0.620]</td>" in page and "guessing finds 5 %" in page
     plot = tradeoff_plot(judged(audit), Baselines(audit))
     assert plot is not None and "majority class" in plot.svg and "guessing" in plot.svg
+
+
+def test_every_default_defence_has_its_own_ink() -> None:
+    tried = AuditPlan().defences
+    assert len({ink_for(defence) for defence in tried}) == len(tried)
+
+
+def test_the_sweet_spot_is_drawn_above_every_release_without_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.axes import Axes
+
+    drawn: list[float] = []
+    monkeypatch.setattr(Axes, "fill_between", lambda self, x, low, high, **_: drawn.append(low))
+    rows = [row("none", None, 0.8, 0.8), row("mlp", 0.0, 0.6, 0.1), row("feature-graph", 0.0, 0.7, 0.1)]
+    assert tradeoff_plot(summarise(rows)) is not None and drawn == [0.7]
+
+
+def test_thin_evidence_is_not_answered_with_what_cannot_help(audit: AuditData) -> None:
+    """All nodes are attacked already, and runs do not make up for test nodes."""
+    audit.graph["nodes"] = 12
+    audit.rows = [one | {"n_edges": 19, "n_nodes": 12} for one in audit.rows]
+    audit.gains = [one | {"nodes": 3, "low": None, "high": None} for one in audit.gains]
+    said = " ".join(verdict(audit, judged(audit)))
+    assert "The graph has no more." in said and "--nodes" not in said and "--runs 5" not in said
 
 
 def test_a_twin_says_so(audit: AuditData) -> None:

@@ -29,7 +29,7 @@ def inspection(graph: Graph) -> list[str]:
     lines += [_degrees(graph), _parts(graph)]
     shares = class_shares(graph)
     if shares:
-        lines += ["classes: " + ", ".join(f"{name} {share:.1%}" for name, share in shares.items())]
+        lines += ["classes: " + ", ".join(f"{name} {share:.1%}" for name, share in shares.items()) + _unlabelled(graph)]
     same = edge_homophily(graph)
     if same is not None:
         lines += [f"homophily: {same:.1%} of the edges stay inside a class"]
@@ -38,6 +38,12 @@ def inspection(graph: Graph) -> list[str]:
         lines += [f"features: {graph.num_features:,}, scaling auto: {auto}"]
     lines += [f"warning: {column}" for column in derived_columns(graph)]
     return [*lines, f"a default audit takes about {audit_minutes(graph):.0f} processor minutes on this machine"]
+
+
+def _unlabelled(graph: Graph) -> str:
+    """How many nodes train and test nothing; "" if all have a label."""
+    bare = 0 if graph.y is None or graph.multilabel else int((graph.y < 0).sum())
+    return f"; {bare:,} of {graph.num_nodes:,} nodes have no label" if bare else ""
 
 
 def short_inspection(graph: Graph) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from edgeveil.audits.audit import AuditPlan, Found, run_audit
 from edgeveil.audits.cells import Cell, summarise
-from edgeveil.audits.gains import LOOKS, Gain, gains, measurements
+from edgeveil.audits.gains import LOOKS, MIN_TEST, Gain, gains, measurements
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.runs.executors import Executor
@@ -62,7 +62,7 @@ def look_until_decided(
         parts = _parts(plan, found.records, open_cells, runs, wanted)
         need = _seconds(found.records, parts) / max(executor.workers, 1)
         if need > left:
-            return Looked(found, runs, _out_of_time(minutes, runs, need))
+            return Looked(found, runs, _out_of_time(runs, need))
         if tell is not None:
             tell(f"look {number} of {LOOKS}: {wanted} runs, about {need:.0f} s; {max(left, 0):.0f} s left")
         for part in parts:
@@ -72,10 +72,10 @@ def look_until_decided(
     return Looked(found, runs, f"Still inside the noise after {LOOKS} looks and {runs} runs." if undecided else "")
 
 
-def _out_of_time(minutes: float, runs: int, need: float) -> str:
+def _out_of_time(runs: int, need: float) -> str:
     return (
-        f"The {minutes:g} minutes were up after {runs} run{'s' if runs > 1 else ''}; the next look needs about "
-        f"{need / 60:.1f} more: raise --minutes and the audit goes on where it stopped."
+        f"The time for training was up after {runs} run{'s' if runs > 1 else ''}; the next look needs about "
+        f"{max(need / 60, 0.1):.1f} minutes more: raise --minutes and the audit goes on where it stopped."
     )
 
 
@@ -84,8 +84,8 @@ def _open(records: Sequence[Record], graph: Graph) -> list[Cell] | None:
     cells = [c for c in summarise([row for r in records for row in r.rows]) if c.candidate]
     judged = gains(measurements(records, graph), [(c.defence, c.epsilon) for c in cells])
     by_key: dict[tuple[str, float | None], Gain] = {(g.defence, g.epsilon): g for g in judged}
-    if not cells or not judged:
-        return []
+    if not cells or not judged or all(g.nodes < MIN_TEST for g in judged):
+        return []  # no number of runs makes up for test nodes
     if all(g.runs < RUNS_AT_LOOK[0] for g in judged):
         return None
     best = max((g.value for g in judged if g.helps), default=None)

@@ -33,8 +33,9 @@ def percent(value: float | None, digits: int = 0) -> str:
 
 
 def tradeoff_plot(cells: Sequence[Cell], known_as: Baselines | None = None) -> Plot | None:
-    """Utility against leakage with the sweet-spot region: better than the MLP, leaking less than the bare GNN."""
+    """Utility against leakage with the sweet-spot region: better than without edges, leaking less than the bare GNN."""
     bare, mlp = baselines(cells)
+    floor = max((c.utility for c in cells if c.edge_free and not math.isnan(c.utility)), default=math.nan)
     known = [c for c in cells if not math.isnan(c.leakage) and not math.isnan(c.utility)]
     if not known:
         return None
@@ -46,7 +47,7 @@ def tradeoff_plot(cells: Sequence[Cell], known_as: Baselines | None = None) -> P
         room = 0.08 * ((high - low) or 1)
         axes.set(xlim=(-0.03 * widest, 1.08 * widest), ylim=(low - room, high + 1.6 * room))
         if bare and mlp and bare.leakage > 0 and not math.isnan(mlp.utility):
-            axes.fill_between([-1, bare.leakage], mlp.utility, high + 2 * room, color=SOFT, lw=0, zorder=0)
+            axes.fill_between([-1, bare.leakage], max(floor, mlp.utility), high + 2 * room, color=SOFT, lw=0, zorder=0)
             axes.axhline(mlp.utility, color=MUTED, lw=1, ls=(0, (4, 3)))
             axes.axvline(bare.leakage, color=MUTED, lw=1, ls=(0, (4, 3)))
             if known_as is not None:
@@ -65,9 +66,9 @@ def tradeoff_plot(cells: Sequence[Cell], known_as: Baselines | None = None) -> P
         svg = to_svg(figure, "tradeoff", title, described)
     caption = (
         "Each point is one release; the number beside it, in its colour, is epsilon (left out where points crowd: the "
-        "numbers below have all). Up is more useful, left more private. The sweet spot is above the MLP (dashed, with "
-        "its 95 % band) and left of no defence. Dotted: majority class, guessing and features alone. Hollow marks: the "
-        "claimed epsilon is refuted."
+        "numbers below have all). Up is more useful, left more private. The sweet spot (shaded) is above what reads "
+        "no edge and left of no defence. Dashed: the MLP, with its 95 % band. Dotted: majority class, guessing and "
+        "features alone. Hollow marks: the claimed epsilon is refuted."
     )
     return Plot("tradeoff", title, svg, caption, ("release", "utility", "edges found", "by attack", "guarantee"), table)
 

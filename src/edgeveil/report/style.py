@@ -29,28 +29,28 @@ __all__ = [
 
 # Colours that matplotlib writes into the SVG and that `to_svg` then turns into CSS variables.
 INK, MUTED, GRID, SOFT, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"
-SERIES = [f"#0100{i:02x}" for i in range(1, 10)]
+SERIES = [f"#0100{i:02x}" for i in range(1, 12)]
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", SOFT: "--soft", PAPER: "--paper"} | {
     colour: f"--c{i}" for i, colour in enumerate(SERIES, 1)
 }
 LIGHT = {
     "--ink": "#1d2330", "--muted": "#5b6475", "--grid": "#e3e6ec", "--soft": "#e6f3ea", "--paper": "#ffffff",
     "--c1": "#b3262a", "--c2": "#5b6475", "--c3": "#a45600", "--c4": "#7a3e9d", "--c5": "#1b6ca8", "--c6": "#0b7a53",
-    "--c7": "#7d6200", "--c8": "#a02f73", "--c9": "#3f51b5",
+    "--c7": "#7d6200", "--c8": "#a02f73", "--c9": "#3f51b5", "--c10": "#00707f", "--c11": "#6d4630",
 }  # fmt: skip
 DARK = {
     "--ink": "#e8ebf1", "--muted": "#a5aebf", "--grid": "#323a49", "--soft": "#183527", "--paper": "#12161e",
     "--c1": "#ff7f7f", "--c2": "#a5aebf", "--c3": "#ffab5c", "--c4": "#cfa0f0", "--c5": "#6db8f2", "--c6": "#5fd0a0",
-    "--c7": "#e0c24e", "--c8": "#f08cc4", "--c9": "#9fa8ff",
+    "--c7": "#e0c24e", "--c8": "#f08cc4", "--c9": "#9fa8ff", "--c10": "#4fd3e6", "--c11": "#d9b59c",
 }  # fmt: skip
-MARKERS = "osD^vPh<>"
-LAST = len(MARKERS) - 1
+MARKERS = "osD^vPh<>X*"
+OTHER = 8  # slot of a defence that has none
 
 
 def ink_for(defence: str) -> tuple[str, str]:
     """Colour and marker of a defence, the same in every figure."""
     found = face(defence)[1]
-    slot = LAST if found is None else found
+    slot = OTHER if found is None else found
     return SERIES[slot], MARKERS[slot]
 
 

@@ -153,7 +153,8 @@ def _caveats(data: AuditData, cells: Sequence[Cell]) -> list[str]:
     if any(row.get("utility_metric") == "macro_f1" for row in data.rows):
         lines.append("The classes are imbalanced, so utility is macro-F1: every class counts the same.")
     runs = max((c.runs for c in cells), default=0)
-    if runs < 3 and not data.settings.get("existing"):
+    few = [c.gain.nodes for c in cells if c.gain is not None and c.gain.nodes < MIN_TEST]
+    if runs < 3 and not few and not data.settings.get("existing"):
         lines.append(
             f"Evidence is thin: {runs} run{'s' if runs != 1 else ''} per release. Repeat with --runs 5 before deciding."
         )
@@ -166,7 +167,9 @@ def _caveats(data: AuditData, cells: Sequence[Cell]) -> list[str]:
         lines.append(data.settings["stopped"])
     edges = max((row.get("n_edges") or 0 for row in data.rows), default=0)
     if 0 < edges < MIN_EDGES:
-        lines.append(f"Evidence is thin: only {edges} true edges among the attacked nodes. Attack more with --nodes.")
+        everyone = max((row.get("n_nodes") or 0 for row in data.rows), default=0) >= data.graph.get("nodes", math.inf)
+        more = "The graph has no more." if everyone else "Attack more with --nodes."
+        lines.append(f"Evidence is thin: only {edges} true edges among the attacked nodes. {more}")
     if data.failures:
         lines.append(f"{len(data.failures)} part(s) of the audit failed and are missing from the figures.")
     return lines

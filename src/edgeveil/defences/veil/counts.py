@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgeveil.defences.defence import DEFENCES, Defence, claim_of, make_release
+from edgeveil.defences.defence import DEFENCES, Defence, Faces, claim_of, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.lpgnet.degree_vectors import DegreeNoise, noise_scale
 from edgeveil.defences.lpgnet.lpgnet import LPGNet
@@ -49,6 +49,7 @@ class VeilCounts(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil: docs/defences.md; the query is that of LPGNet, ACM CCS 2022, Algorithm 4"
+    faces: ClassVar[Faces] = {"veil-counts": ("veil-counts", 10)}
     audited: ClassVar[Places] = {"veil-counts": 70}
     advised: ClassVar[Places] = {"veil-counts": 50}
 

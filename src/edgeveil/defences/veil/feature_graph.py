@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from edgeveil.defences.defence import DEFENCES, Defence, make_release
+from edgeveil.defences.defence import DEFENCES, Defence, Faces, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
 from edgeveil.defences.veil.edge_free import fit_edge_free, judged, moved
@@ -32,6 +32,7 @@ class FeatureGraph(Defence):
 
     status: ClassVar[Status] = "sound"
     reference: ClassVar[str] = "edgeveil: the edge-free baseline of docs/defences.md"
+    faces: ClassVar[Faces] = {"feature-graph": ("feature graph", 9)}
     audited: ClassVar[Places] = {"feature-graph": 20}
     edge_free: ClassVar[Places] = {"feature-graph": 20}
 

@@ -163,3 +163,42 @@ def test_concurrent_clients_get_their_own_answers(live: Callable[..., Any], nois
     text = server.service.refresh_metrics().decode()
     count = float(text.split("edgeveil_batch_questions_count ", 1)[1].split()[0])
     assert 0 < count < 240 and "edgeveil_batch_questions_sum 240.0" in text
+
+
+def test_effort_bounds_what_is_touched(graph: ev.Graph, plain_release: ev.Release) -> None:
+    engine, rng = Engine(plain_release), np.random.default_rng(0)
+    closed = np.asarray((graph.adjacency + np.eye(80)) > 0).astype(int)
+    for _ in range(20):
+        nodes, asked = rng.permutation(80)[:3], rng.permutation(80)[:5]
+        query = Query(nodes, rng.standard_normal((3, 12)), asked)
+        bound = engine.effort(query, engine.change(query))
+        heard = closed[:, nodes].any(axis=1)
+        wanted = closed[asked].any(axis=0)
+        assert bound >= closed[heard & wanted].sum() + closed[asked].sum()
+        assert bound <= closed[:, nodes].sum(axis=0).sum() + closed[heard].sum() * 3 + 2 * closed[asked].sum()
+    assert engine.effort(Query(nodes, query.features, None), engine.change(query)) == np.inf
+
+
+def test_a_small_question_of_the_only_client_needs_no_thread(plain_release: ev.Release) -> None:
+    engine, where = Engine(plain_release), []
+
+    def judge() -> Decision:
+        where.append(threading.current_thread() is threading.main_thread())
+        return PASS
+
+    def small(seed: int) -> Question:
+        one = question(engine, seed, judge, size=1)
+        return Question(engine, Query(one.query.nodes, one.query.features, one.query.nodes), one.change, judge=judge)
+
+    async def scene() -> None:
+        line = Inference(1, 4, 64, 30.0)
+        await line.ask(small(0))
+        line.quiet = lambda: True
+        decision, logits = await line.ask(small(1))
+        assert decision is PASS and logits is not None
+        await line.ask(question(engine, 2, judge, size=40))
+        with pytest.raises(ZeroDivisionError):
+            await line.ask(Question(engine, small(3).query, small(3).change, judge=lambda: 1 / 0))  # type: ignore
+
+    asyncio.run(scene())
+    assert where == [False, True, False]

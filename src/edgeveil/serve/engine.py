@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -116,6 +117,12 @@ class Engine:
         if self._update is not None:
             return self._update.changed(*_sorted(change), asked)
         return self.release.predict(change.rows, change.nodes)[asked]
+
+    def effort(self, query: Query, change: Change | None) -> float:
+        """Entries of the graph that an answer touches at most, where that is known beforehand; else infinite."""
+        if self._update is None or query.induced or change is None or query.answer is None:
+            return math.inf
+        return self._update.effort(change.nodes, query.answer)
 
     def alone(self, asked: Int, change: Change) -> Float:
         """Logits of every asked node as if its own row alone had changed: none shows another's change."""

@@ -7,6 +7,7 @@ stored ones, so an answer does not depend on how many rows were recomputed, nor 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,11 +42,23 @@ class GCNUpdate:
     def __init__(self, layers: list[_Layer], activate: Any) -> None:
         self._layers = layers
         self._activate = activate
+        first = layers[0]
+        self._degree = np.diff(first.matrix.indptr).astype(np.int64)
+        pattern = sp.csc_matrix(
+            (np.ones_like(first.columns.indices, np.int64), first.columns.indices, first.columns.indptr)
+        )
+        self._reach = pattern.T @ self._degree + np.diff(first.columns.indptr)
 
     @property
     def base(self) -> Float:
         """Logits for the stored features."""
         return self._layers[-1].output
+
+    def effort(self, nodes: Int, answer: Int) -> float:
+        """At most so many entries of P are touched for a question; infinite beyond two layers."""
+        if len(self._layers) > 2:
+            return math.inf
+        return float(self._reach[nodes].sum() + 2 * self._degree[answer].sum())
 
     def changed(self, nodes: Int, rows: Float, answer: Int) -> Float:
         """Logits of `answer` when the feature rows of `nodes` (ascending) are replaced by `rows`."""

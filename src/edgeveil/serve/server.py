@@ -39,7 +39,9 @@ def make_server(settings: Settings, release: Any = None) -> uvicorn.Server:
         timeout_keep_alive=settings.keep_alive, access_log=False, server_header=False, log_level="warning",
         lifespan="on", h11_max_incomplete_event_size=16 * 1024, timeout_graceful_shutdown=10, **tls,
     )  # fmt: skip
-    return uvicorn.Server(config)
+    server = uvicorn.Server(config)
+    app.state.service.inference.quiet = lambda: len(server.server_state.tasks) <= 1  # requests begun and not answered
+    return server
 
 
 def run(settings: Settings) -> None:

@@ -270,7 +270,7 @@ class Service:
     async def _ask(self, key: Key, question: Question) -> Any:
         """Have a question judged and answered; a delayed one waits between the two."""
         decision, logits = await self.inference.ask(question)
-        self._note_decision(key, decision)
+        await self._note_decision(key, decision)
         if logits is None:
             await asyncio.sleep(decision.delay)
             _, logits = await self.inference.ask(replace(question, judge=None))
@@ -302,7 +302,9 @@ class Service:
             return None
         return partial(self.watch.judge, engine, key.id, key.tenant, change, asked, subset)
 
-    def _note_decision(self, key: Key, decision: Decision) -> None:
+    async def _note_decision(self, key: Key, decision: Decision) -> None:
+        if decision.action in ("review", "refuse"):
+            await asyncio.to_thread(self.watch.note, key.id, key.tenant, decision)
         if decision.action != "pass":
             self.metrics.guard(decision.detector, decision.action)
             facts: dict[str, Any] = {k: getattr(decision, k) for k in ("detector", "action", "score")}

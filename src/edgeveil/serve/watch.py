@@ -43,11 +43,8 @@ class Watch:
     def judge(
         self, engine: Engine, key: str, tenant: str, change: Change | None, asked: Any, subset: NDArray[np.int64] | None
     ) -> Decision:
-        """Judge one query; decisions from `review` on are entered in the review list."""
-        decision = self.guard(engine).watch(key, tenant, change, asked, subset=subset)
-        if decision.action in ("review", "refuse"):
-            self.note(key, tenant, decision)
-        return decision
+        """Judge one query, in memory; what comes to `review` or beyond is for `note`."""
+        return self.guard(engine).watch(key, tenant, change, asked, subset=subset)
 
     def _load(self) -> dict[tuple[str, str], int]:
         with self._database.read() as connection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from edgeveil.attacks.attack import AttackResult
     from edgeveil.graph.graph import Graph
     from edgeveil.release.target import Target as Service
+    from edgeveil.runs.score import Attacked
 
 EXAMPLE = "Example: edgeveil attack --url http://127.0.0.1:8440 --key ev_... --features x.npy --truth cora"
 FIGURES = ("auc", "average_precision", "precision", "recall", "f1", "tpr_at_fpr_001")
@@ -99,6 +99,11 @@ def attack(
 
     Against a server every answer is paid for; with --transcript an interrupted attack goes on where it stopped.
     """
+    from edgeveil.attacks.attack import ATTACKS
+    from edgeveil.attacks.run_attack import attack as run
+    from edgeveil.runs.run_config import AttackConfig
+    from edgeveil.runs.score import Given, attack_service
+
     if (release is None) == (url is None):
         raise UsageError("name what to attack: either --release DIR or --url URL")
     given = settings(set_, attacks=words(attacks))
@@ -119,15 +124,27 @@ def attack(
     )  # fmt: skip
     if knows is not None and graph is None:
         raise UsageError("--knows draws from the true edges; name them with --truth")
-    granted = None if knows is None or graph is None else _some_edges(graph, share(knows), seed)
     if graph is None and out is None:
         out = Path("scores.csv")
     rows = []
     for name in words(attacks):
         chosen = None if nodes is None and _whole(name) else some
         options = {"queries": queries, "mode": mode, "delta": delta, **given.get(name, {})}
-        result = _run(asked, name, chosen, known, seed, options, public, granted)
-        rows.append(_row(result, graph, density))
+        options = {k: v for k, v in options.items() if v is not None and ATTACKS.takes(name, k)}
+        if graph is None:
+            result = run(asked, name, nodes=chosen, features=known, seed=seed, shadow=public, **options)
+            rows.append(_row(result))
+        else:
+            granted = share(knows) if ATTACKS.get(name).needs & {"known edges", "knowledge"} else 0.0
+            config = AttackConfig(
+                name=name, params=options, protocol="given", seed=seed, knows=granted,
+                shadow=None if public is None else public.name,
+            )  # fmt: skip
+            whom, shadows = Given(nodes=chosen, features=known), {} if public is None else {public.name: public}
+            (attacked,) = attack_service(lambda _: asked, graph, (config,), seed, whom, shadows)
+            result = attacked.result
+            rows.append(_row(result, attacked, graph, density))
+        say(f"{name}: {result.queries} queries, {result.rows} rows, {result.seconds:.1f} s")
         _say_found(name, rows[-1])
         for note in result.notes:
             say(f"note: {note}")
@@ -202,46 +219,6 @@ def _choose(text: str, num_nodes: int, seed: int) -> Any:
     return np.sort(stream(seed, "attacked nodes").choice(num_nodes, count, replace=False))
 
 
-def _run(
-    service: Service,
-    name: str,
-    nodes: Any,
-    features: Any,
-    seed: int,
-    wishes: dict[str, Any],
-    shadow: Graph | None,
-    known: Any = None,
-) -> AttackResult:
-    from edgeveil.attacks.attack import ATTACKS
-    from edgeveil.attacks.run_attack import attack as run
-
-    options = {k: v for k, v in wishes.items() if v is not None and ATTACKS.takes(name, k)}
-    learns = ATTACKS.get(name).needs & {"known edges", "knowledge"}
-    started = time.perf_counter()
-    result = run(
-        service,
-        name,
-        nodes=nodes,
-        features=features,
-        seed=seed,
-        shadow=shadow,
-        known_edges=known if learns else None,
-        **options,
-    )
-    say(f"{name}: {result.queries} queries, {result.rows} rows, {time.perf_counter() - started:.1f} s")
-    return result
-
-
-def _some_edges(graph: Graph, part: float, seed: int) -> Any:
-    """A uniform draw of the true edges: what the attacker is granted."""
-    import numpy as np
-
-    from edgeveil.seeds import stream
-
-    drawn = stream(seed, "known edges").choice(graph.num_edges, max(1, round(part * graph.num_edges)), replace=False)
-    return np.asarray(graph.edge_index)[:, np.sort(drawn)]
-
-
 def _whole(name: str) -> bool:
     """Whether the attack is about the whole graph in any case."""
     from edgeveil.attacks.attack import ATTACKS
@@ -259,7 +236,9 @@ def _say_found(name: str, row: dict[str, Any]) -> None:
     say(f"{name}: asserts {row['found']:,} edges; {true if 'found_true' in row else ''}{proof}{undecided}")
 
 
-def _row(result: AttackResult, truth: Graph | None, density: float | None) -> dict[str, Any]:
+def _row(
+    result: AttackResult, attacked: Attacked | None = None, truth: Graph | None = None, density: float | None = None
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "attack": result.attack, "access": result.access, "queries": result.queries, "rows": result.rows,
         "seconds_attack": result.seconds, "n_pairs": result.num_pairs, "notes": list(result.notes),
@@ -267,21 +246,14 @@ def _row(result: AttackResult, truth: Graph | None, density: float | None) -> di
     if result.found is not None:
         undecided = 0 if result.undecided is None else result.undecided.shape[1]
         row |= {"found": result.found.shape[1], "certified": result.certified, "undecided": undecided}
-    if truth is None:
+    if attacked is None or truth is None:
         return row
     if result.found is not None:
         row["found_true"] = int(truth.has_edges(result.found[0], result.found[1]).sum())
-    from edgeveil.metrics.ranking import at_belief, ranking
+    from edgeveil.runs.score import at_density
 
-    edges = truth.has_edges(result.pairs[0], result.pairs[1])
-    rest = None
-    total = int(edges.sum())
-    if result.unlisted:
-        total = truth.num_edges
-        rest = result.rest(total, int(edges.sum()))
-    belief = density if density is not None else total / max(result.num_pairs, 1)
-    figures = ranking(result.scores, edges, rest=rest) | at_belief(result.scores, edges, belief, rest=rest)
-    return row | {"n_edges": total, "density": belief} | {k: figures.get(k) for k in FIGURES}
+    belief, figures = at_density(attacked, density)
+    return row | {"n_edges": attacked.edges, "density": belief} | {k: figures.get(k) for k in FIGURES}
 
 
 def _write_scores(path: Path, result: AttackResult, several: bool) -> None:

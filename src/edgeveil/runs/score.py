@@ -27,13 +27,25 @@ from edgeveil.metrics.protocol import (
     subset,
     subset_truth,
 )
+from edgeveil.metrics.ranking import at_belief
 from edgeveil.release.release import Release
 from edgeveil.release.target import AnswerKind, LocalTarget, Target
 from edgeveil.runs.rows import Row
 from edgeveil.runs.run_config import AttackConfig
 from edgeveil.seeds import stream
 
-__all__ = ["Attacked", "Given", "Service", "attack_service", "draw_nodes", "rows_of", "service_of", "shared_target"]
+__all__ = [
+    "Attacked",
+    "Given",
+    "Service",
+    "at_density",
+    "attack_service",
+    "draw_nodes",
+    "figures_of",
+    "rows_of",
+    "service_of",
+    "shared_target",
+]
 
 Bool = NDArray[np.bool_]
 Int = NDArray[np.int64]
@@ -45,12 +57,13 @@ KNOWN_BELIEFS = {**BALANCED_BELIEFS, **BELIEFS}
 class Given:
     """Whom to attack where the protocol is "given": all pairs among `nodes`, or just `pairs` [2, P].
 
-    `known_edges` [2, K] are what the attacker knows beforehand.
+    `known_edges` [2, K] are what the attacker knows beforehand, `features` what he holds for the target's own.
     """
 
     nodes: Int | None = None
     pairs: Int | None = None
     known_edges: Int | None = None
+    features: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +158,7 @@ def attack_service(
                 seed=own,
                 shadow=shadow,
                 known_edges=_known(config, graph, own, given),
+                features=None if given is None else given.features,
                 **config.params,
             )
             truth = subset_truth(graph, result.pairs)
@@ -222,6 +236,14 @@ def figures_of(attacked: Attacked) -> dict[str, dict[str, float]]:
     config = attacked.config
     rounded = config.protocol == "subset" and config.density == "rounded"
     return belief_figures(attacked.result.scores, attacked.truth, _factors(config), rounded=rounded, rest=attacked.rest)
+
+
+def at_density(attacked: Attacked, density: float | None) -> tuple[float, dict[str, float]]:
+    """A belief in numbers (None: the true density) and the figures at it."""
+    result, truth, rest = attacked.result, attacked.truth, attacked.rest
+    belief = attacked.edges / max(result.num_pairs, 1) if density is None else density
+    figures = belief_figures(result.scores, truth, {"k": 1.0}, rounded=False, rest=rest)["k"]
+    return belief, figures | at_belief(result.scores, truth, belief, rest)
 
 
 def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:

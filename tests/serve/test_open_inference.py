@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -205,3 +207,57 @@ def test_tritons_client(live: Callable[..., Any], noisy_release: ev.Release) -> 
         nodes.set_data_from_numpy(np.array([7, 999]), binary_data=True)
         with pytest.raises(Exception, match="node 999 is unknown"):
             client.infer("release", [nodes], headers=headers)
+
+
+ODD: list[Any] = [
+    None, True, 0, -1, 60, 2**31, 2**63, 10**400, 1.5, 1e308, "", "7", "\x00", "é\U0001f600", "x" * 300, "nan", [], {},
+    [1], ["a"], [[1.0]], [[], [1]], {"a": 1},
+]  # fmt: skip
+WHOLE: list[tuple[str, dict[str, Any]]] = [
+    (INFER, {"inputs": [tensor("nodes", "INT64", [1, 2])]}),
+    (INFER, {"inputs": [tensor("nodes", "BYTES", ["1"]), tensor("features", "FP32", [0.1] * 12, [1, 12])],
+             "parameters": {"answer_all": True}, "outputs": [{"name": "values", "parameters": {"binary_data": True}}]}),
+    ("/v1/predict", {"nodes": ["1", "2"], "answer_all": False}),
+    ("/v1/predict", {"nodes": [1], "columns": {"a": [1], "b": ["x"]}, "answer": ["3"]}),
+    ("/v1/snapshots", {"name": "s", "nodes": ["a", "b"], "edges": [["a", "b"]], "features": [[0.1] * 12] * 2}),
+    ("/v1/nodes", {"names": ["1"]}),
+]  # fmt: skip
+
+
+def spoil(whole: Any, rng: random.Random) -> Any:
+    """A copy with one to three of its parts replaced, removed or added."""
+    copy = json.loads(json.dumps(whole))
+    for _ in range(rng.randint(1, 3)):
+        at = copy
+        while at:
+            part = rng.choice(list(at) if isinstance(at, dict) else range(len(at)))
+            if isinstance(at[part], (dict, list)) and rng.random() < 0.6:
+                at = at[part]
+                continue
+            if (way := rng.random()) < 0.6:
+                at[part] = rng.choice(ODD)
+            elif way < 0.8:
+                at.pop(part)
+            elif isinstance(at, dict):
+                at[rng.choice(["binary_data_size", "data", "nodes", "x"])] = rng.choice(ODD)
+            else:
+                at.append(rng.choice(ODD))
+            break
+    return copy
+
+
+def test_spoilt_questions_never_cause_a_server_error(live: Callable[..., Any], noisy_release: ev.Release) -> None:
+    server, rng = live(noisy_release, epsilon_cap=1000.0), random.Random(0)
+    key = server.key(role="curate", epsilon=500.0)
+    seen = set()
+    for _ in range(int(os.environ.get("EDGEVEIL_FUZZ", "600"))):
+        path, whole = rng.choice(WHOLE)
+        text = json.dumps(spoil(whole, rng)).encode()
+        headers = dict(key)
+        if path == INFER and rng.random() < 0.3:
+            headers["inference-header-content-length"] = rng.choice([str(len(text)), "-1", "0", "9" * 30, "1e3"])
+            text += rng.randbytes(rng.randint(0, 30))
+        answer = server.client.post(path, headers=headers, content=text)
+        seen.add(answer.status_code)
+        assert answer.status_code < 500, (path, text, answer.text)
+    assert {200, 400, 422} <= seen

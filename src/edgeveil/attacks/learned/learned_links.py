@@ -45,6 +45,7 @@ class LearnedLinks(Attack):
 
     Trained on known edges of the graph, on a shadow graph with a model of its own, or on both. `with_features=False`
     leaves features out (Attack-1, 3, 4). Known pairs are not among the scored ones.
+    `penalty`: weight of the squared coefficients in the regression.
     """
 
     with_features: bool = True

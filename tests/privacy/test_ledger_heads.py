@@ -40,3 +40,5 @@ def test_heads_of_another_ledger_do_not_stand_in_the_way(tmp_path: Path) -> None
     tell(tmp_path / "one.db", tmp_path / "a")
     tell(tmp_path / "two.db", tmp_path / "b")
     tell(tmp_path / "one.db", tmp_path / "c")
+    with open_ledger(tmp_path / "one.db") as one, open_ledger(tmp_path / "two.db") as two:
+        assert (len(one.charges()), len(two.charges())) == (2, 1)

@@ -92,6 +92,8 @@ def test_index_masks_nan_labels_and_ids() -> None:
 def test_features_are_float32_unless_asked() -> None:
     graph = Graph.from_edges([[0], [1]], np.eye(2))
     assert to_pyg(graph).x.dtype == torch.float32 and to_pyg(graph, dtype="float64").x.dtype == torch.float64
+    wide = to_pyg(graph, dtype="float64")
+    assert from_pyg(wide).x.dtype == np.float32 and from_pyg(wide, dtype="float64").x.dtype == np.float64
 
 
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,9 +53,9 @@ def to_pyg(graph: Graph, dtype: str = "float32") -> Any:
     return data
 
 
-def from_pyg(data: Any, name: str = "graph") -> Graph:
-    """A graph from `Data`. Direction and repeats are collapsed and counted, labels that are NaN count as no label
-    (their nodes are in no mask).
+def from_pyg(data: Any, name: str = "graph", dtype: str = "float32") -> Graph:
+    """A graph from `Data` with features of `dtype`. Direction and repeats are collapsed and counted, labels that are
+    NaN count as no label (their nodes are in no mask).
 
     Masks may be boolean or lists of nodes (also ``train_idx`` ...); 2-D ones become the splits 0, 1 ... Nodes are
     public if the data would know their number without its edges (``x``, ``y``, ``num_nodes`` ...).
@@ -67,11 +67,11 @@ def from_pyg(data: Any, name: str = "graph") -> Graph:
     num_nodes = _nodes_of_edges(data) if known is None else known
     keys, counted = collapse_edges(edges, num_nodes)
     lost = Collapsed(one_way=len(keys) - counted.reversed)
-    y = _labels(data.y)
+    x, y = _numpy(data.x), _labels(data.y)
     splits = _splits(data, num_nodes, None if y is None or y.ndim == 2 else y >= 0)
     return Graph.from_edges(
         edges,
-        _numpy(data.x),
+        None if x is None else x.astype(dtype),
         y,
         num_nodes=num_nodes,
         splits=splits,

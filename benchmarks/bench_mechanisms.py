@@ -126,7 +126,7 @@ def flickr_child() -> None:
 
     from edgeveil.graph.datasets import load
     from edgeveil.models.assemble import build
-    from edgeveil.models.kernels.triangle_products import CompactStructure
+    from edgeveil.models.kernels.triangle_products import TriangleStructure
     from edgeveil.models.spec import ModelSpec
 
     torch.set_num_threads(1)
@@ -138,7 +138,7 @@ def flickr_child() -> None:
     model = build(ModelSpec(name="gcn", hidden=16), graph.num_features, graph.num_classes, seed=0).eval()
     started = time.process_time()
     with torch.no_grad():
-        logits = model(x, CompactStructure(noisy))
+        logits = model(x, TriangleStructure(noisy))
     forward = time.process_time() - started
     assert bool(torch.isfinite(logits).all())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

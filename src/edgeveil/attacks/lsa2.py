@@ -17,7 +17,7 @@ from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.release.target import AttackerView, Target
 
-__all__ = ["DISTANCES", "TWO_CLASSES", "Lsa2", "pair_distance"]
+__all__ = ["DISTANCES", "TWO_CLASSES", "Lsa2", "pair_distance", "posteriors"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -66,7 +66,7 @@ class Lsa2(Attack):
         self._check_parameters()
         notes: tuple[str, ...] = ()
         if self.source == "post":
-            vectors = _posteriors(target, view)
+            vectors = posteriors(target, view.nodes)
             if vectors.shape[1] == 2 and (self.variant == "published" or self.distance == "correlation"):
                 notes = (TWO_CLASSES,)
         else:
@@ -94,8 +94,9 @@ class Lsa2(Attack):
             raise InputError(f"keep must be at least 1, got {self.keep!r}")
 
 
-def _posteriors(target: Target, view: AttackerView) -> Float:
-    answer = target.query(nodes=view.nodes)
+def posteriors(target: Target, nodes: Int) -> Float:
+    """One query for these nodes: a row of class probabilities each, whatever kind of answer the target gives."""
+    answer = target.query(nodes=nodes)
     if target.answer_kind == "labels":
         return np.asarray(np.eye(int(answer.max()) + 1)[answer], np.float64)
     if target.answer_kind == "logits":

@@ -25,8 +25,9 @@ from edgeveil.defences.graph_audit import neighbouring_graphs
 from edgeveil.defences.job import Job
 from edgeveil.defences.trial import trial_job
 from edgeveil.errors import InputError, TooLarge, UnknownNameError
-from edgeveil.graph.compact import CHUNK, available_memory
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.memory import available_memory
+from edgeveil.graph.upper_triangle import CHUNK
 from edgeveil.privacy.budget import Budget, check_epsilon, exact
 from edgeveil.privacy.canaries import degree_strata, plant_pairs, synthetic_graph
 from edgeveil.privacy.experiments import Claim, Coins, Effort, Experiment, Neighbours, Sight, Views

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from edgeveil.defences.defence import DEFENCES, EdgeMechanism, Faces
 from edgeveil.defences.renewal import Renewal, perturb_again
 from edgeveil.errors import InputError, TooLarge
-from edgeveil.graph.compact import CHUNK, UpperBuilder, available_memory, edge_ranks
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.memory import available_memory
 from edgeveil.graph.pairs import num_pairs
+from edgeveil.graph.upper_triangle import CHUNK, UpperBuilder, edge_ranks
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import Noise, noise_for

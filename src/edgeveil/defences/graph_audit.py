@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from edgeveil.defences.job import Job, Setting
 from edgeveil.defences.trial import trial_job
-from edgeveil.graph.compact import has_pairs
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, sample_distinct
+from edgeveil.graph.upper_triangle import has_pairs
 from edgeveil.privacy.canaries import (
     Canaries,
     degree_strata,

@@ -15,9 +15,9 @@ import numpy as np
 from edgeveil.defences.defence import DEFENCES, EdgeMechanism, Faces
 from edgeveil.defences.renewal import Renewal, perturb_again
 from edgeveil.errors import InputError
-from edgeveil.graph.compact import UpperBuilder, edge_ranks
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, sample_non_edges
+from edgeveil.graph.upper_triangle import UpperBuilder, edge_ranks
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.noise import SecureNoise

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
-from edgeveil.graph.compact import edge_ranks
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import nth_missing, num_pairs, rank, sample_distinct, unrank
+from edgeveil.graph.upper_triangle import edge_ranks
 from edgeveil.privacy.audit_bounds import one_run_bound
 
 __all__ = [

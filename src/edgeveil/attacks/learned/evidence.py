@@ -12,7 +12,7 @@ from edgeveil.attacks.attack import Attack
 from edgeveil.attacks.counts import CountInference
 from edgeveil.attacks.edge_posterior import EdgePosterior
 from edgeveil.attacks.linkteller import LinkTeller
-from edgeveil.attacks.lsa2 import DISTANCES, Lsa2
+from edgeveil.attacks.lsa2 import DISTANCES, Lsa2, posteriors
 from edgeveil.attacks.stored_graph import StoredGraph
 from edgeveil.release.target import AttackerView, Target
 
@@ -45,7 +45,7 @@ class Evidence:
     ) -> None:
         view = AttackerView(nodes=nodes, features=features, pairs=pairs)
         self._scores = [attack.run(target, view, seed).scores for attack in which]
-        answers = _probabilities(target, nodes)
+        answers = posteriors(target, nodes)
         at = np.argsort(nodes)
         i, j = (at[np.searchsorted(nodes[at], end)] for end in pairs)
         entropy = -(answers * np.log(np.maximum(answers, 1e-12))).sum(axis=1)
@@ -62,13 +62,3 @@ class Evidence:
             above = len(ordered) - np.searchsorted(ordered, score, side="left")
             lifts.append(-np.log((above + 0.5) / (len(ordered) + 1)))
         return np.column_stack([*lifts, self._plain])
-
-
-def _probabilities(target: Target, nodes: Int) -> Float:
-    answer = target.query(nodes=nodes)
-    if target.answer_kind == "labels":
-        return np.asarray(np.eye(int(answer.max()) + 1)[answer], np.float64)
-    if target.answer_kind == "logits":
-        exp = np.exp(answer - answer.max(axis=1, keepdims=True))
-        answer = exp / exp.sum(axis=1, keepdims=True)
-    return np.asarray(answer, np.float64)

@@ -24,9 +24,9 @@ from edgeveil.defences.graphprivatizer.local_audit import ALIKE, edge_or_none, e
 from edgeveil.defences.renewal import Renewal
 from edgeveil.defences.renewal_audit import at_half
 from edgeveil.errors import InputError, TooLarge
-from edgeveil.graph.compact import available_memory
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.memory import available_memory
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.experiments import Effort, Experiment
 from edgeveil.privacy.guarantee import EDGE_NEIGHBOURS, ONE_EDGE, Guarantee

@@ -20,11 +20,11 @@ from edgeveil.defences.veil.calibration import is_better
 from edgeveil.defences.veil.edge_free import EdgeFree, fit_edge_free, judged, mixture, moved, specs
 from edgeveil.defences.veil.pair_posterior import Observed, PublicPairs, fit_posterior
 from edgeveil.errors import TooLarge
-from edgeveil.graph.compact import UpperBuilder
 from edgeveil.graph.feature_neighbours import feature_neighbours
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, unrank
+from edgeveil.graph.upper_triangle import UpperBuilder
 from edgeveil.models.structure import Structure
 from edgeveil.models.train import EvalSet
 from edgeveil.privacy.budget import Budget, check_epsilon, exact

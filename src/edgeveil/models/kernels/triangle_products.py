@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeveil.errors import TooLarge, UnknownNameError
-from edgeveil.graph.compact import degrees, propagate
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.upper_triangle import degrees, propagate
 from edgeveil.models.structure import Structure
 
-__all__ = ["CompactMatrix", "CompactStructure"]
+__all__ = ["TriangleMatrix", "TriangleStructure"]
 
 
 class _Form(NamedTuple):
@@ -42,7 +42,7 @@ _FORMS = {
 }
 
 
-class CompactMatrix:
+class TriangleMatrix:
     """A propagation matrix that is never stored; multiplies like `SparseMatrix`, gradients too."""
 
     def __init__(self, graph: Graph, form: _Form, degree: NDArray[np.float64]) -> None:
@@ -51,10 +51,10 @@ class CompactMatrix:
         self.nnz = 2 * graph.num_edges + graph.num_nodes
 
     @property
-    def T(self) -> CompactMatrix:
+    def T(self) -> TriangleMatrix:
         """The transpose: L and R change places."""
         form = self._form._replace(left=self._form.right, right=self._form.left)
-        return self if form == self._form else CompactMatrix(self.graph, form, self._degree)
+        return self if form == self._form else TriangleMatrix(self.graph, form, self._degree)
 
     def __matmul__(self, x: Tensor) -> Tensor:
         out: Tensor = _Product.apply(x, self)  # type: ignore[no-untyped-call]
@@ -83,7 +83,7 @@ class CompactMatrix:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, matrix: CompactMatrix) -> Tensor:
+    def forward(ctx: Any, x: Tensor, matrix: TriangleMatrix) -> Tensor:
         ctx.matrix = matrix
         return torch.from_numpy(matrix.times(x.detach().numpy()))
 
@@ -92,7 +92,7 @@ class _Product(torch.autograd.Function):
         return torch.from_numpy(ctx.matrix.T.times(grads[0].numpy())), None
 
 
-class CompactStructure(Structure):
+class TriangleStructure(Structure):
     """A graph prepared for models that aggregate through matrices (GCN, SAGE, GraphConv); attention is refused."""
 
     def __init__(self, graph: Graph) -> None:
@@ -109,7 +109,7 @@ class CompactStructure(Structure):
         """The propagation matrix of the named normalisation."""
         if kind not in _FORMS:
             raise UnknownNameError("normalisation", kind, _FORMS)
-        return CompactMatrix(self.graph, _FORMS[kind], self._degree)
+        return TriangleMatrix(self.graph, _FORMS[kind], self._degree)
 
     def pattern(self, *, loops: bool) -> Any:
         """Refused: attention keeps numbers per edge."""

@@ -6,9 +6,7 @@ Nothing here makes an int64 array as long as the edge list: edges arrive as sort
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from edgeveil.graph.graph import Graph
 
-__all__ = ["CHUNK", "UpperBuilder", "available_memory", "degrees", "edge_ranks", "has_pairs", "propagate", "row_starts"]
+__all__ = ["CHUNK", "UpperBuilder", "degrees", "edge_ranks", "has_pairs", "propagate", "row_starts"]
 
 Int = NDArray[np.int64]
 CHUNK = 1 << 22
@@ -107,19 +105,3 @@ def propagate(graph: Graph, x: NDArray[Any]) -> NDArray[Any]:
         out[rows] += sp.csr_matrix((ones, columns, indptr), shape=(size, graph.num_nodes)) @ x
         out += sp.csc_matrix((ones, columns, indptr), shape=(graph.num_nodes, size)) @ x[rows]
     return out
-
-
-def available_memory() -> int | None:
-    """Bytes this process may still use (system and control group), or None where the system does not say."""
-    limits = []
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        words = {line.split(":")[0]: line.split()[1] for line in meminfo.read_text().splitlines()}
-        limits.append(int(words["MemAvailable"]) * 1024)
-    elif hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
-        limits.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    group = Path("/sys/fs/cgroup")
-    cap, used = group / "memory.max", group / "memory.current"
-    if cap.exists() and used.exists() and cap.read_text().strip().isdigit():
-        limits.append(int(cap.read_text()) - int(used.read_text()))
-    return min(limits, default=None)

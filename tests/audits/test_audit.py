@@ -18,12 +18,16 @@ from edgeveil.audits.advise import choose, choosing_cost, conclude, rank
 from edgeveil.audits.audit import AuditPlan, Found, graphs_of, run_audit
 from edgeveil.audits.existing_models import audit_existing
 from edgeveil.audits.exposed_edges import write_exposed
+from edgeveil.defences.defence import DEFENCES, registered_name
+from edgeveil.defences.defend import make_defence
+from edgeveil.defences.job import Job
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.report.collect import collect
 from edgeveil.report.page import render
 from edgeveil.runs.details import degree_bins
 from edgeveil.runs.executors import Serial
 from edgeveil.runs.measure import measure
+from edgeveil.runs.plan import Grid, Plan
 from edgeveil.runs.records import Record
 from edgeveil.runs.rows import FIELDS
 from edgeveil.runs.store import Store
@@ -38,6 +42,30 @@ PLAN = AuditPlan(
 
 def test_defences_without_epsilon_appear_once() -> None:
     assert [(n, e) for n, e, _ in PLAN.cells()] == [("none", None), ("mlp", None), ("lapgraph", 2.0), ("lapgraph", 8.0)]
+
+
+@pytest.mark.parametrize("defence", ["none", "mlp", "lpgnet-1", "gp-edge"])
+def test_an_audit_a_sweep_and_a_release_train_alike_where_no_settings_are_named(
+    defence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def stop(self: Any, job: Job) -> None:
+        seen.append((registered_name(self), job.model, job.train_spec, job.scaling))
+        raise InterruptedError
+
+    epsilon = 2.0 if DEFENCES.takes(defence, "epsilon") else None
+    monkeypatch.setattr(DEFENCES.get(defence), "release", stop)
+    graph = toy()
+    (planned,) = AuditPlan(defences=(defence,), epsilons=(2.0,)).configs({"toy": graph})
+    (swept,) = Plan(grid=(Grid(dataset=("toy",), defence=(defence,), epsilon=(2.0,)),)).runs()
+    for run in (planned, swept):
+        with pytest.raises(InterruptedError):
+            measure(run, {"toy": graph})
+    with pytest.raises(InterruptedError):
+        ev.defend(graph, defence, epsilon=epsilon, model=planned.model, seed=0)
+    assert seen[0] == seen[1] == seen[2]
+    assert planned.paper == swept.paper == make_defence(defence, epsilon).paper
 
 
 class Heard:

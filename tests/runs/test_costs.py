@@ -14,14 +14,16 @@ def test_the_most_specific_cost_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = [
         (RUN.to_json(), 10.0),
         (RUN.to_json(), 14.0),
-        (RUN.model_copy(update={"defence": "none"}).to_json(), 6.0),
+        (RUN.model_copy(update={"defence": "none", "epsilon": None}).to_json(), 6.0),
     ]
     packed = costs.pack(measured)
     monkeypatch.setattr(costs, "_known", lambda: packed)
     assert packed["probe"] > 0
     assert costs.estimate([RUN]) == 12.0
     assert costs.estimate([RUN, RUN]) == 24.0
-    assert costs.estimate([RUN.model_copy(update={"defence": "mlp"})]) == 10.0  # the mean of this dataset and model
+    assert (
+        costs.estimate([RUN.model_copy(update={"defence": "mlp", "epsilon": None})]) == 10.0
+    )  # the mean of this dataset and model
     assert costs.estimate([RUN.model_copy(update={"preset": "lpgnet"})]) == 5.0  # never seen
 
 

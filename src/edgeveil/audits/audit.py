@@ -27,7 +27,7 @@ from edgeveil.models.own_models import model_name
 from edgeveil.models.presets import preset
 from edgeveil.registry import canonical
 from edgeveil.runs.executors import Executor
-from edgeveil.runs.plan import takes_epsilon
+from edgeveil.runs.plan import model_for, takes_epsilon
 from edgeveil.runs.records import Record
 from edgeveil.runs.run_config import AttackConfig, RunConfig
 from edgeveil.runs.store import Store
@@ -105,17 +105,11 @@ class AuditPlan:
         return RunConfig(
             dataset=names[-1], train_on=names[0] if len(names) > 1 else None, split=self.split or "given",
             split_seed=self.split_seed + run if self.split else 0, setting=self.setting,
-            defence=defence, defence_params=self.params_of(defence), epsilon=epsilon, model=self._model(defence),
-            preset=self._preset(defence, epsilon), seed=seed, utility=self.utility, scaling=self.scaling,
-            model_params=dict(self.model_params), train_params=dict(self.train_params), attacks=attacks, details=True,
+            defence=defence, defence_params=self.params_of(defence), epsilon=epsilon,
+            model=model_for(defence, self.model), preset=self.preset, seed=seed, utility=self.utility,
+            scaling=self.scaling, model_params=dict(self.model_params), train_params=dict(self.train_params),
+            attacks=attacks, details=True,
         )  # fmt: skip
-
-    def _preset(self, name: str, epsilon: float | None) -> str:
-        """Whose hyper-parameters: where none are named, those that fit the defence, as `ev.defend` takes them."""
-        return make_defence(name, epsilon, **self.params_of(name)).paper if self.preset == "default" else self.preset
-
-    def _model(self, defence: str) -> str:
-        return "mlp" if defence == "mlp" else self.model
 
     def params_of(self, method: str) -> dict[str, Any]:
         """What is set for a defence or attack."""

@@ -25,7 +25,7 @@ from edgeveil.seeds import check_seed
 if TYPE_CHECKING:
     from edgeveil.privacy.ledger.ledger import Ledger
 
-__all__ = ["defend", "make_defence"]
+__all__ = ["defend", "fitting_paper", "make_defence"]
 
 
 def make_defence(name: str, epsilon: float | None = None, **params: Any) -> Defence:
@@ -38,6 +38,11 @@ def make_defence(name: str, epsilon: float | None = None, **params: Any) -> Defe
     if "epsilon" in entry.preset:
         return DEFENCES.create(name, **params)
     return DEFENCES.create(name, epsilon=check_epsilon(epsilon, infinite=True), **params)
+
+
+def fitting_paper(defence: Defence, preset: str) -> str:
+    """Whose hyper-parameters are used: the preset's that is named; by default those that fit the defence."""
+    return defence.paper if preset == "default" else preset
 
 
 def defend(
@@ -73,7 +78,7 @@ def defend(
     if not isinstance(model, ModelSpec):
         model = model_name(model)
     chosen = _chosen(defence, epsilon, params)
-    base = _preset(chosen.paper if preset == "default" else preset, graph, model)
+    base = _preset(fitting_paper(chosen, preset), graph, model)
     by_preset = scaling in (None, "auto")
     job = make_job(
         graph,

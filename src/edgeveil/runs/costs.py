@@ -29,11 +29,11 @@ def _known() -> dict[str, Any]:
 def _keys(run: RunConfig) -> Iterable[str]:
     """From the most to the least specific kind that a run belongs to."""
     defence = f"{run.defence}@{run.epsilon:g}" if _fills(run) and run.epsilon else run.defence
-    layers = run.model_params.get("layers", 2)
-    yield f"{run.preset}|{run.dataset}|{defence}|{run.model}|{layers}"
-    yield f"{run.preset}|{run.dataset}|{defence}|{run.model}"
-    yield f"{run.preset}|{run.dataset}|{run.model}"
-    yield f"{run.preset}|{run.model}"
+    layers, paper = run.model_params.get("layers", 2), run.paper
+    yield f"{paper}|{run.dataset}|{defence}|{run.model}|{layers}"
+    yield f"{paper}|{run.dataset}|{defence}|{run.model}"
+    yield f"{paper}|{run.dataset}|{run.model}"
+    yield f"{paper}|{run.model}"
 
 
 def _fills(run: RunConfig) -> bool:

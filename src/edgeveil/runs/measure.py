@@ -80,8 +80,8 @@ def measure(config: RunConfig, graphs: Mapping[str, Graph], given: Given | None 
         "utility": figures.get(metric),
         "baseline_majority": _majority(training, graph, metric),
     }
-    if config.preset != "default":
-        labels["params"] = {**labels["params"], "preset": config.preset}
+    if config.paper != "default":
+        labels["params"] = {**labels["params"], "preset": config.paper}
     found = measure_target(release, graph, config.attacks, seed=config.seed, labels=labels, given=given, shadows=graphs)
     found = replace(found, figures=figures)
     return replace(found, details=_details(found, config)) if config.details else found
@@ -196,7 +196,7 @@ def _defend(config: RunConfig, training: Graph, inference: Graph | None) -> Rele
             f"the code of the model {config.model!r} here ({here or 'unknown'}) is not the one that this run was "
             f"planned with ({config.model_code}); start the sweep again"
         )
-    base = preset(config.preset, training.dataset, config.model)
+    base = preset(config.paper, training.dataset, config.model)
     return defend(
         training,
         config.defence,

@@ -27,9 +27,9 @@ from edgeveil.errors import UnknownNameError, UsageError
 from edgeveil.graph.scaling import check_scaling
 from edgeveil.parameters import names_of
 from edgeveil.registry import canonical
-from edgeveil.runs.run_config import SCALING_HELP, AttackConfig, Frozen, RunConfig, ScalingName
+from edgeveil.runs.run_config import PRESET_HELP, SCALING_HELP, AttackConfig, Frozen, RunConfig, ScalingName
 
-__all__ = ["Grid", "Plan", "load_plan", "parse_plan", "takes_epsilon"]
+__all__ = ["Grid", "Plan", "load_plan", "model_for", "parse_plan", "takes_epsilon"]
 
 
 def _listed(value: Any) -> Any:
@@ -73,9 +73,7 @@ class Grid(Frozen):
     model: Names = Field(
         default=("gcn",), description="Models. Defences that bring their own ignore all but the first."
     )
-    preset: str = Field(
-        default="default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer."
-    )
+    preset: str = Field(default="default", description=PRESET_HELP)
     scaling: ScalingName = Field(default="auto", description=SCALING_HELP)
     params: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Parameters per defence: [grid.params.lpgnet] layers = 2."
@@ -100,8 +98,7 @@ class Grid(Frozen):
         for seed, dataset, defence in itertools.product(own, self.dataset, self.defence):
             epsilons = self.epsilon if takes_epsilon(defence) else (None,)
             variants = self.variant if _takes(defence, "variant") else (None,)
-            brought = _own_model(defence)
-            models = self.model if brought is None else (brought,)
+            models = dict.fromkeys(model_for(defence, model) for model in self.model)
             for variant, model, epsilon in itertools.product(variants, models, epsilons):
                 params = next((dict(p) for name, p in self.params.items() if canonical(name) == canonical(defence)), {})
                 if variant is not None:
@@ -155,10 +152,11 @@ def _takes(defence: str, parameter: str) -> bool:
     return DEFENCES.takes(defence, parameter)
 
 
-def _own_model(defence: str) -> str | None:
+def model_for(defence: str, model: str) -> str:
+    """The model that a run names: the one asked for, or that of a defence which takes none from its caller."""
     from edgeveil.defences.defence import DEFENCES
 
-    return DEFENCES.get(defence).own_model
+    return DEFENCES.get(defence).own_model or model
 
 
 def _check_names(grid: Grid) -> None:

@@ -15,6 +15,7 @@ from edgeveil.registry import canonical
 
 __all__ = [
     "BELIEFS",
+    "PRESET_HELP",
     "SCALING_HELP",
     "AttackConfig",
     "Degree",
@@ -27,6 +28,7 @@ __all__ = [
 Degree = Literal["low", "unconstrained", "high"]
 ScalingName = Annotated[str, AfterValidator(check_scaling)]
 Protocol = Literal["subset", "balanced", "sampled", "given"]
+PRESET_HELP = "Whose hyper-parameters: default (what fits the defence), linkteller, lpgnet, graphprivatizer."
 SCALING_HELP = (
     "How features are scaled: auto (the preset's for a paper's dataset; own data: by row for sparse bags of words, "
     "else standardised), row, standard, minmax or none."
@@ -141,9 +143,7 @@ class RunConfig(Frozen):
     train_params: dict[str, Any] = Field(
         default_factory=dict, description="Fields of training that replace the preset's."
     )
-    preset: str = Field(
-        default="default", description="Whose hyper-parameters: default, linkteller, lpgnet, graphprivatizer."
-    )
+    preset: str = Field(default="default", description=PRESET_HELP)
     scaling: ScalingName = Field(default="auto", description=SCALING_HELP)
     seed: int = Field(default=0, ge=0, description="Seed of noise, weights and dropout.")
     utility: str | None = Field(
@@ -183,6 +183,13 @@ class RunConfig(Frozen):
         """Plain values, defaults left out, so that a new optional field does not change old ids."""
         values = self.model_dump(mode="json", exclude_defaults=True)
         return {key: value for key, value in values.items() if value is not None}
+
+    @property
+    def paper(self) -> str:
+        """Whose hyper-parameters this run trains with."""
+        from edgeveil.defences.defend import fitting_paper, make_defence
+
+        return fitting_paper(make_defence(self.defence, self.epsilon, **self.defence_params), self.preset)
 
     @property
     def graphs(self) -> tuple[str, ...]:

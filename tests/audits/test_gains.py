@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from edgeveil.audits.gains import ALPHA, LOOKS, Measurement, gains, interval
+from edgeveil.audits.gains import ALPHA, LOOKS, Measurement, gains, spreads
 
 CANDIDATES = [("lapgraph", 1.0), ("lapgraph", 4.0), ("lpgnet-1", 4.0)]
 
@@ -55,7 +55,15 @@ def test_one_run_or_few_nodes_have_no_bounds(count: int, size: int) -> None:
 def test_an_interval_covers_nodes_and_runs() -> None:
     rng, inside = np.random.default_rng(4), 0
     for _ in range(100):
-        _, low, high = interval(runs(rng, 0.0, 4, wobble=0.03), ("lapgraph", 1.0))
+        noise = next(s for s in spreads(runs(rng, 0.0, 4, wobble=0.03)) if s.defence == "lpgnet-1")
+        low, high = noise.interval()
         inside += low <= 0.6 <= high
+        assert noise.interval(0.005)[0] < low  # error split over more comparisons: wider
     assert inside >= 88
-    assert math.isnan(interval([], ("mlp", 0.0))[0])
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 500), (3, 20)])
+def test_one_run_or_few_nodes_have_no_interval(count: int, size: int) -> None:
+    found = spreads(runs(np.random.default_rng(3), 0.3, count, size=size))
+    assert len(found) == 4 and all(math.isnan(s.interval()[0]) for s in found)
+    assert spreads([]) == []

@@ -27,7 +27,7 @@ from edgeveil.audits.audit import (
     with_default_split,
 )
 from edgeveil.audits.cells import label, summarise
-from edgeveil.audits.gains import ALPHA, MIN_TEST, Gain, gains, interval, measurements
+from edgeveil.audits.gains import ALPHA, MIN_TEST, Gain, gains, measurements, spreads
 from edgeveil.audits.resume_files import audit_store, carry_over
 from edgeveil.defences.defence import DEFENCES
 from edgeveil.errors import EdgeveilError, InputError
@@ -144,7 +144,8 @@ def choose(records: Sequence[Record], graph: Graph, floor: float | None = None) 
     if floor is None:
         passing = [key for key in tried if key in judged and judged[key].helps]
     else:
-        passing = [key for key in tried if interval(found, key, level)[1] > floor]
+        noise = {(s.defence, s.epsilon): s for s in spreads(found, least=1)}
+        passing = [key for key in tried if key in noise and noise[key].interval(1 - level)[0] > floor]
     for key in {k[0]: k for k in reversed(passing)}.values():
         spread = statistics.stdev(values[key]) if len(values[key]) > 1 else math.nan
         advice.choices.append(

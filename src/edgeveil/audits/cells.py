@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgeveil.audits.gains import Gain
+from edgeveil.audits.gains import ALPHA, Gain, Spread
 from edgeveil.defences.defence import face
+from edgeveil.privacy.audit_bounds import clopper_pearson
 from edgeveil.privacy.bounds import tpr_bound
 from edgeveil.privacy.guarantee import ONE_EDGE
 from edgeveil.runs.rows import comparable
@@ -42,7 +43,9 @@ class Cell:
     delta: float | None = None
     unit: str = ONE_EDGE
     edges: int = 0  # true edges among the attacked pairs, all attacked runs together
+    attacked: int = 1  # runs
     gain: Gain | None = None  # over what can be had without edges, with its noise
+    spread: Spread | None = None  # the noise of its utility
 
     @property
     def edge_free(self) -> bool:
@@ -69,6 +72,20 @@ class Cell:
     def leakage_error(self) -> float:
         """Standard error of the leakage over the true edges that were attacked; NaN where their number is unknown."""
         return math.sqrt(self.leakage * (1 - self.leakage) / self.edges) if self.edges else math.nan
+
+    def leakage_interval(self, level: float = ALPHA) -> tuple[float, float]:
+        """Clopper-Pearson over the true edges of one run: runs may attack the same edges, so they add none."""
+        edges = round(self.edges / max(self.attacked, 1))
+        if not edges or math.isnan(self.leakage):
+            return math.nan, math.nan
+        found = self.leakage * edges
+        low, _ = clopper_pearson(math.floor(found + 1e-9), edges, level / 2)
+        _, high = clopper_pearson(math.ceil(found - 1e-9), edges, level / 2)
+        return low, high
+
+    def utility_interval(self, level: float = ALPHA) -> tuple[float, float]:
+        """NaN where one run, few test nodes or missing answers leave it unknown."""
+        return (math.nan, math.nan) if self.spread is None else self.spread.interval(level)
 
     @property
     def comparable(self) -> bool:
@@ -138,5 +155,6 @@ def _cell(defence: str, epsilon: float | None, model: str, members: Sequence[Row
         runs=len({r.get("seed") for r in members}),
         unit=str(members[0].get("unit") or ONE_EDGE),
         edges=sum(int(r.get("n_edges") or 0) for r in part),
+        attacked=len({r.get("seed") for r in part}),
         delta=max((r["delta"] for r in members if r.get("delta") is not None), default=None),
     )

@@ -23,7 +23,18 @@ from edgeveil.metrics.node_scores import node_scores
 from edgeveil.runs.details import labelled_nodes, unpacked
 from edgeveil.runs.records import Record
 
-__all__ = ["ALPHA", "LOOKS", "MIN_TEST", "Gain", "Measurement", "gain_rows", "gains", "interval", "measurements"]
+__all__ = [
+    "ALPHA",
+    "LOOKS",
+    "MIN_TEST",
+    "Gain",
+    "Measurement",
+    "Spread",
+    "gain_rows",
+    "gains",
+    "measurements",
+    "spreads",
+]
 
 ALPHA = 0.05
 LOOKS = 4
@@ -66,6 +77,26 @@ class Gain:
     def decided(self) -> bool:
         """Beyond the noise on either side."""
         return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Utility of one release with the two parts of its standard error; NaN where it cannot be judged."""
+
+    defence: str
+    epsilon: float | None
+    value: float
+    over_nodes: float
+    over_runs: float
+    freedom: int
+
+    def interval(self, level: float = ALPHA) -> tuple[float, float]:
+        """The two-sided confidence interval that is wrong with probability `level`."""
+        if not self.freedom:
+            return math.nan, math.nan
+        nodes = float(ndtri(1 - level / 2)) * self.over_nodes
+        half = math.hypot(nodes, float(stdtrit(self.freedom, 1 - level / 2)) * self.over_runs)
+        return self.value - half, self.value + half
 
 
 def measurements(records: Sequence[Record], graph: Graph, part: str = "test") -> list[Measurement]:
@@ -152,21 +183,22 @@ def _over_nodes(part: Sequence[tuple[Int, Float]]) -> float:
     return float(sums @ sums)
 
 
-def interval(found: Sequence[Measurement], key: Key, level: float = 0.95) -> tuple[float, float, float]:
-    """Utility of one release with a confidence interval over nodes and runs (NaN bounds where there is one run)."""
-    part = [(one.nodes, one.scores) for one in found if one.key == key]
-    if not part:
-        return math.nan, math.nan, math.nan
-    value = float(np.mean([s.mean() for _, s in part]))
-    spread, freedom = _pooled([part])
-    if not freedom:
-        return value, math.nan, math.nan
-    half = float(ndtri(0.5 + level / 2)) * math.sqrt(_over_nodes(part))
-    half = math.hypot(half, float(stdtrit(freedom, 0.5 + level / 2)) * math.sqrt(spread / len(part)))
-    return value, value - half, value + half
+def spreads(found: Sequence[Measurement], least: int = MIN_TEST) -> list[Spread]:
+    """Every release's utility and its noise, unknown below `least` nodes; that of the runs is pooled over releases."""
+    by_key: dict[Key, list[tuple[Int, Float]]] = {}
+    for one in found:
+        by_key.setdefault(one.key, []).append((one.nodes, one.scores))
+    wobble, freedom = _pooled(list(by_key.values()))
+    out = []
+    for key, part in by_key.items():
+        known = len(part) > 1 and min(len(nodes) for nodes, _ in part) >= least
+        value = float(np.mean([s.mean() for _, s in part]))
+        nodes, over_runs = (math.sqrt(_over_nodes(part)), math.sqrt(wobble / len(part))) if known else (math.nan,) * 2
+        out.append(Spread(*key, value, nodes, over_runs, freedom if known else 0))
+    return out
 
 
-def gain_rows(found: Sequence[Gain]) -> list[dict[str, Any]]:
+def gain_rows(found: Sequence[Gain] | Sequence[Spread]) -> list[dict[str, Any]]:
     """Plain dictionaries for a file; bounds that are not known are None."""
     rows = [asdict(g) for g in found]
     return [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in rows]

@@ -43,10 +43,12 @@ from edgeveil.cli.common import (
     write_json_lines,
 )
 from edgeveil.cli.method_options import SetOption, named, settings
-from edgeveil.errors import MissingExtra
+from edgeveil.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
+    from edgeveil.report.audit_data import AuditData
     from edgeveil.report.audit_report import Audit
+    from edgeveil.report.gate import Clause
 
 EXAMPLE = """Example: edgeveil audit cora --defence none,mlp,lapgraph,lpgnet-2 --epsilon 2,4,8 --runs 3 --out audit
 
@@ -120,6 +122,14 @@ def audit(
     exposed: Annotated[
         Path | None, typer.Option(help="Write which true edges are found, and each node's exposure (mode 0600).")
     ] = None,
+    require: Annotated[
+        str | None,
+        typer.Option(
+            help='Exit 1 unless shown, e.g. "leakage<=0.2; utility>=0.7; guarantee=sound" for the recommended release, '
+            'or "lpgnet-2@4: leakage<=0.2" for a named one.'
+        ),
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write how --require came out as JUnit XML.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for report.html, rows.jsonl and audit.json.")] = Path("audit"),
     json_file: Json = None,
     executor: ExecutorName = "processes",
@@ -136,6 +146,7 @@ def audit(
     from edgeveil.cli.truth import in_order_of
     from edgeveil.report.audit_report import audit as run_audit
 
+    clauses = read_gate(require, junit)
     defences, attacks = named(defence), words(attack) if attack else list(by_strength())
     count, node_file = count_and_file(nodes)
     asked: dict[str, Any] = {"nodes": count} if any(text.isdecimal() for text in nodes or []) else {}
@@ -169,8 +180,7 @@ def audit(
             keep=out / "store.sqlite", progress=progress, command=command_line(sys.argv[1:]),
             defences=defences, epsilons=numbers(epsilon), model=model, attacks=attacks, runs=runs or 1,
             seed=seed, queries=queries, preset=preset, scaling=scaling, setting=setting,
-            **asked, split_seed=split_seed, minutes=minutes if runs is None else None, coins=coins,
-            tell=say,
+            **asked, split_seed=split_seed, minutes=minutes if runs is None else None, coins=coins, tell=say,
             source=source_words(
                 graph or default, header,
                 {"--edges": edges, "--features": features, "--labels": labels, "--nodes": node_file,
@@ -185,10 +195,35 @@ def audit(
     if exposed is not None:
         found.write_exposed(exposed)
         say(f"which edges are found: {exposed} (readable by you only)")
-    if found.data.failures:
-        for line in found.data.failures:
-            say(f"failed: {line}")
+    for line in found.data.failures:
+        say(f"failed: {line}")
+    if not hold_gate(found.data, clauses, junit) or found.data.failures:
         raise typer.Exit(1)
+
+
+def read_gate(require: str | None, junit: Path | None) -> list[Clause]:
+    """The thresholds, read before anything is trained."""
+    if require is None:
+        if junit is not None:
+            raise UsageError("--junit says how --require came out; give both")
+        return []
+    from edgeveil.report.gate import parse_require
+
+    return parse_require(require)
+
+
+def hold_gate(data: AuditData, clauses: list[Clause], junit: Path | None) -> bool:
+    """Say how every threshold came out; whether all are shown to hold."""
+    if not clauses:
+        return True
+    from edgeveil.report.gate import require
+
+    gate = require(data, clauses)
+    if junit is not None:
+        gate.write_junit(junit)
+    for check in gate.checks:
+        say(f"{'ok' if check.outcome == 'holds' else 'FAILED'}: {check.sentence}")
+    return gate.passed
 
 
 def default_graph(data_root: Path | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.cli.audit_command import command_line
+from edgeveil.cli.audit_command import command_line, hold_gate, read_gate
 from edgeveil.cli.common import say
 from edgeveil.errors import StorageError, UsageError
 
@@ -27,6 +27,8 @@ def report(
     ],
     dataset: Annotated[str | None, typer.Option(help="Which dataset of a store with several.")] = None,
     out: Annotated[Path | None, typer.Option(help="The HTML file; default: report.html beside the store.")] = None,
+    require: Annotated[str | None, typer.Option(help="Exit 1 unless shown, as in edgeveil audit --require.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write how --require came out as JUnit XML.")] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Also write every figure as an SVG file into this folder.")
     ] = None,
@@ -35,6 +37,7 @@ def report(
     from edgeveil.report.page import write_figures, write_report
     from edgeveil.report.terminal import print_audit
 
+    clauses = read_gate(require, junit)
     try:
         data = _load(store, dataset)
     except StorageError as error:
@@ -44,6 +47,8 @@ def report(
     say(f"report: {write_report(data, target).resolve()}")
     if figures is not None:
         say(f"{len(write_figures(data, figures))} figures in {figures}")
+    if not hold_gate(data, clauses, junit):
+        raise typer.Exit(1)
 
 
 def _load(store: Path, dataset: str | None) -> AuditData:

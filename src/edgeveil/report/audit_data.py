@@ -34,6 +34,7 @@ class AuditData:
     failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what attacks and releases remarked
     gains: list[dict[str, Any]] = field(default_factory=list)  # defence, epsilon, gain over edge-free, its interval
+    spreads: list[dict[str, Any]] = field(default_factory=list)  # defence, epsilon, utility, parts of its error
     baselines: dict[str, Any] = field(default_factory=dict)  # mlp, mlp_low, mlp_high
     reliability: list[dict[str, Any]] = field(default_factory=list)  # label, attack, bins of said and true shares
     coins: list[dict[str, Any]] = field(default_factory=list)  # defence, epsilon, lower bound by the strongest attack

@@ -32,6 +32,7 @@ from edgeveil.graph.graph import Graph
 from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.report.audit_data import AuditData, write_audit
 from edgeveil.report.collect import audit_data
+from edgeveil.report.gate import Gate, require
 from edgeveil.report.judged import judged
 from edgeveil.report.page import ordered, write_report
 from edgeveil.report.terminal import table_rows
@@ -73,6 +74,10 @@ class Audit:
         except OSError as error:
             raise StorageError(f"cannot write to {folder}: {error.strerror or error}") from error
         return write_report(self.data, folder / "report.html")
+
+    def require(self, thresholds: str) -> Gate:
+        """Judge ``"leakage<=0.2; utility>=0.7; guarantee=sound"`` with intervals; see `edgeveil.report.gate`."""
+        return require(self.data, thresholds)
 
     def write_exposed(self, path: str | Path) -> None:
         """Write which true edges are found, and each node's exposure, to a file that only you can read."""

@@ -13,7 +13,7 @@ import edgeveil
 from edgeveil.attacks.attack import ATTACKS
 from edgeveil.audits.audit import AuditPlan
 from edgeveil.audits.cells import label, summarise
-from edgeveil.audits.gains import gain_rows, gains, interval, measurements
+from edgeveil.audits.gains import gain_rows, gains, measurements, spreads
 from edgeveil.defences.defence import DEFENCES
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
@@ -174,10 +174,12 @@ def _judge(data: AuditData, records: Sequence[Record], graph: Graph) -> None:
     found = measurements(records, graph)
     candidates = [(c.defence, c.epsilon) for c in summarise(data.rows) if c.candidate]
     data.gains = gain_rows(gains(found, candidates, int(data.settings.get("looks", 1))))
-    mlp = next((one.key for one in found if one.key[0] == "mlp"), None)
+    noise = spreads(found)
+    data.spreads = gain_rows(noise)
+    mlp = next((one for one in noise if one.defence == "mlp"), None)
     if mlp is not None:
-        names = ("mlp", "mlp_low", "mlp_high")
-        data.baselines = plain(dict(zip(names, interval(found, mlp), strict=True)))
+        low, high = mlp.interval()
+        data.baselines = plain({"mlp": mlp.value, "mlp_low": low, "mlp_high": high})
 
 
 def references(rows: Sequence[Mapping[str, Any]]) -> list[str]:

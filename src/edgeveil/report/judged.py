@@ -10,7 +10,7 @@ from typing import Any
 from edgeveil.attacks.attack import ATTACKS
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.audits.cells import Cell, leakage, summarise
-from edgeveil.audits.gains import Gain
+from edgeveil.audits.gains import Gain, Spread
 from edgeveil.report.audit_data import AuditData
 
 __all__ = ["Baselines", "baselines", "best_defence", "equal_leakage", "gain_text", "judged", "sweet_spot"]
@@ -78,11 +78,17 @@ def _mean(values: Sequence[Any]) -> float:
 def judged(data: AuditData) -> list[Cell]:
     """One cell per release, with its gain over the edge-free baselines where the audit measured one."""
     known = {(g["defence"], g["epsilon"]): _gain(g) for g in data.gains}
-    return [replace(c, gain=known.get((c.defence, c.epsilon))) for c in summarise(data.rows)]
+    noise = {(s["defence"], s["epsilon"]): _spread(s) for s in data.spreads}
+    keys = [(c, (c.defence, c.epsilon)) for c in summarise(data.rows)]
+    return [replace(c, gain=known.get(key), spread=noise.get(key)) for c, key in keys]
 
 
 def _gain(values: dict[str, Any]) -> Gain:
     return Gain(**{**values, "low": _number(values["low"]), "high": _number(values["high"])})
+
+
+def _spread(values: dict[str, Any]) -> Spread:
+    return Spread(**{**values, **{k: _number(values[k]) for k in ("over_nodes", "over_runs")}})
 
 
 def baselines(cells: Sequence[Cell]) -> tuple[Cell | None, Cell | None]:

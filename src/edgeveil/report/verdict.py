@@ -14,7 +14,7 @@ from edgeveil.report.figures import percent
 from edgeveil.report.judged import Baselines, baselines, best_defence, equal_leakage, sweet_spot
 from edgeveil.runs.rows import why_left_out
 
-__all__ = ["verdict"]
+__all__ = ["verdict", "why_nothing"]
 
 
 def verdict(data: AuditData, cells: Sequence[Cell]) -> list[str]:
@@ -30,7 +30,7 @@ def verdict(data: AuditData, cells: Sequence[Cell]) -> list[str]:
     if best is not None and bare is not None:
         lines += _recommended(best, bare, cells, data)
     elif bare is not None:
-        lines.append(_nothing_helps(cells, bare))
+        lines.append(why_nothing(cells))
     refuted = list(dict.fromkeys(label(c.defence, None) for c in cells if c.status == "refuted"))
     if refuted:
         lines.append(f"{', '.join(refuted)} claims a privacy guarantee that does not hold: do not rely on its ε.")
@@ -112,7 +112,7 @@ def _existing(cell: Cell, data: AuditData) -> str:
     return f"{name} {_leak(cell, format(data.settings['nodes'], ','))}{_reference(data)} {promise}"
 
 
-def _nothing_helps(cells: Sequence[Cell], bare: Cell) -> str:
+def why_nothing(cells: Sequence[Cell]) -> str:
     """Why nothing is recommended; never more than was measured."""
     candidates = [c for c in cells if c.candidate]
     if not candidates:

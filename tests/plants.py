@@ -23,6 +23,7 @@ from edgeveil.defences.lpgnet import lpgnet
 from edgeveil.defences.lpgnet.lpgnet import LPGNet
 from edgeveil.defences.lpgnet.lpgnet_stack import distinct
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot, perturb_again
+from edgeveil.defences.veil.choice import Veil
 from edgeveil.defences.veil.counts import VeilCounts
 from edgeveil.defences.veil.denoised_rr import VeilRR
 from edgeveil.graph.graph import Graph
@@ -405,6 +406,77 @@ class HalfVeil(VeilCounts):
         return SensitivityOne(epsilon=self.epsilon, layers=1, clip=False)
 
 
+class BareCounts(VeilCounts):
+    """A renewal asks for the counts of the new graph without noise."""
+
+    def _renew(self, snapshot: Snapshot) -> Renewed:
+        honest = super()._renew(snapshot)
+        bare = VeilCounts(epsilon=1e6)._renew(snapshot)
+        return bare._replace(guarantee=honest.guarantee)
+
+
+class ForgetfulCounts(VeilCounts):
+    """A renewed release states what the renewal cost and forgets what its weights have cost."""
+
+    def _renew(self, snapshot: Snapshot) -> Renewed:
+        fresh = super()._renew(snapshot)
+        return fresh._replace(guarantee=replace(fresh.guarantee, claimed_epsilon=self.epsilon))
+
+
+class LoudPairs(VeilRR):
+    """The renewal lies as seldom as if it had twice the epsilon that it states."""
+
+    def _renew(self, snapshot: Snapshot) -> Renewed:
+        assert self.epsilon is not None
+        loud = VeilRR(epsilon=2 * self.epsilon, neighbours=self.neighbours)._renew(snapshot)
+        return loud._replace(guarantee=super()._renew(snapshot).guarantee)
+
+
+class ForgottenDelta(LPGNet):
+    """A renewal with Gaussian noise adds up epsilons and forgets that deltas add up too."""
+
+    def _renew(self, snapshot: Snapshot) -> Renewed:
+        fresh = super()._renew(snapshot)
+        return fresh._replace(guarantee=replace(fresh.guarantee, delta=snapshot.release.guarantee.delta))
+
+
+class FreeCount(Veil):
+    """The number of edges is asked for and never stated."""
+
+    def with_count(self, inner: Guarantee, charge: Any) -> Guarantee:
+        return inner
+
+
+class ExactChoice(Veil):
+    """The true number of edges chooses."""
+
+    def noisy_count(self, job: Job) -> int:
+        return int(job.graph.num_edges)
+
+
+class HalfCount(Veil):
+    """The number of edges has half of its noise."""
+
+    def noisy_count(self, job: Job) -> int:
+        noise = noise_for(job.noise_seed("veil", "number of edges")).discrete_laplace(1 / self.split[0] / 2, 1)
+        return int(job.graph.num_edges + noise[0])
+
+
+class WholeQuery(Veil):
+    """The chosen query gets all of epsilon beside the count."""
+
+    @property
+    def split(self) -> tuple[Fraction, Fraction]:
+        count, rest = super().split
+        return count, count + rest
+
+    def with_count(self, inner: Guarantee, charge: Any) -> Guarantee:
+        return replace(inner, charges=(charge, *inner.charges))
+
+    def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
+        return Veil(epsilon=self.epsilon).mechanism_guarantee(seed)
+
+
 def half_of_the_feature_noise(patch: pytest.MonkeyPatch) -> None:
     """Bits of features lie as seldom as at twice the epsilon."""
     patch.setattr(local, "multi_bit", lambda x, epsilon, noise, real=local.multi_bit: real(x, 2 * epsilon, noise))
@@ -492,6 +564,15 @@ TABLE = (
     Plant("lpgnet, a renewal without noise", BareRenewal),
     Plant("lpgnet-1, half of the noise", partial(SensitivityOne, layers=1)),
     Plant("veil-counts, half of the noise", HalfVeil),
+    Plant("veil-counts, a renewal without noise", BareCounts),
+    Plant("veil-counts, a renewal that forgets the release", ForgetfulCounts),
+    Plant("veil-rr, half of the lies in a renewal", LoudPairs),
+    Plant("lpgnet, a renewal that forgets its delta", partial(ForgottenDelta, noise="gaussian"), fast=False),
+    Plant("veil, a count that is not stated", FreeCount),
+    Plant("veil, the exact count", ExactChoice),
+    Plant("veil, half of the noise on the count", HalfCount),
+    Plant("veil, all of epsilon for the chosen query", WholeQuery, fast=False),
+    Plant("veil, half of the noise of its counts", Veil, patch=half_of_the_scale),
     Plant("gp-sound, all of epsilon for each entry", WholePerEntry),
     Plant("gp-sound, half of the noise on features", private_nodes, patch=half_of_the_feature_noise),
     Plant("gp-sound, half of the noise on labels", private_nodes, patch=half_of_the_label_noise),

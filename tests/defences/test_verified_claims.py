@@ -16,16 +16,18 @@ from edgeveil.defences.edgerand import EdgeRand
 from edgeveil.defences.graph_audit import neighbouring_graphs
 from edgeveil.defences.lapgraph import LapGraph
 from edgeveil.defences.lpgnet.lpgnet import LPGNet
+from edgeveil.defences.renewal_audit import RENEWED, is_renewable
 from edgeveil.defences.trial import trial_job
+from edgeveil.defences.veil.choice import Veil
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.experiments import Auditable, Effort
 from edgeveil.privacy.verify import Verification, verify
-from plants import TABLE, Plant, SharedStream, SparedHubs, private_nodes
+from plants import TABLE, ForgottenDelta, FreeCount, Plant, SharedStream, SparedHubs, private_nodes
 
 FAST = Effort(runs=600, canaries=20_000)
 FULL = Effort(runs=2_000)  # a tenth of the default runs; benchmarks/verified_defences.py has the default ones
-SOUND = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-sound", "veil-counts", "veil-rr", "blink")
+SOUND = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-sound", "veil-counts", "veil-rr", "veil", "blink")
 
 
 def tried(plant: Plant, claim: float, effort: Effort) -> Verification:
@@ -88,6 +90,31 @@ def test_every_defence_with_an_epsilon_is_auditable_or_says_why_not(name: str) -
         return
     assert isinstance(mechanism, Auditable)
     assert mechanism.audit_claim().epsilon == 2.0 and len(mechanism.experiments(FAST)) >= 1
+
+
+def test_a_renewal_that_forgets_its_delta_is_caught() -> None:
+    mechanism = ForgottenDelta(epsilon=1.0, noise="gaussian")
+    effort = Effort(runs=20, canaries=200)
+    renewed = next(e for e in mechanism.experiments(effort) if e.name == RENEWED)
+    found = renewed.run(0.001, mechanism.audit_claim(), effort, lambda share: None)
+    assert found.lower_bound == math.inf and "states delta 5e-07, but what was asked costs 1e-06" in found.detail
+
+
+@pytest.mark.parametrize("name", [n for n in DEFENCES.names() if DEFENCES.takes(n, "epsilon")])
+def test_whatever_renews_has_its_renewal_audited(name: str) -> None:
+    """A method that declares a renewal has an experiment on it; one without is refused by `renew`."""
+    mechanism = make_defence(name, 2.0)
+    audited = any("renewed" in experiment.name for experiment in mechanism.experiments(FAST))  # type: ignore[attr-defined]
+    assert audited == (mechanism.status == "sound" and is_renewable(mechanism))
+
+
+def test_veil_is_audited_by_all_that_it_spends() -> None:
+    """The count, the choice of either query and what they state together, through the functions that release calls."""
+    found = {f.test: f for f in verify(Veil(epsilon=2.0), Effort(runs=200, canaries=200)).findings}
+    whole = [f for test, f in found.items() if test.startswith("count and query")]
+    assert len(whole) == 4 and all(0 <= f.lower_bound <= 2.0 for f in whole)
+    short = verify(FreeCount(epsilon=2.0), Effort(runs=20, canaries=200), first=1).findings[0]
+    assert short.lower_bound == math.inf and "states epsilon 1.96, but what was asked costs 2" in short.detail
 
 
 def test_shared_streams_show_although_the_audited_noise_is_secure() -> None:

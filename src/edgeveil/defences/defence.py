@@ -167,10 +167,11 @@ class EdgeMechanism(Defence):
 
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
         """Planted pairs and neighbouring graphs through the noise stage, and a release that is renewed."""
-        from edgeveil.defences.renewal_audit import renewed_graphs
+        from edgeveil.defences.renewal_audit import graph_twice, renewed_graphs
 
         epsilon = self.audit_claim().epsilon
-        return [*graph_experiments(self.noise_stage, epsilon, effort), *renewed_graphs(self, epsilon, effort)]
+        once = graph_experiments(self.noise_stage, epsilon, effort)
+        return [*once, *renewed_graphs(self, epsilon, effort, graph_twice)]
 
     def _charged(self, job: Job, graph: Graph, name: str, claim: Guarantee, budget: Budget) -> Graph:
         """Charge the mechanism's queries on one graph, then perturb it."""

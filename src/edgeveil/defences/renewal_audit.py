@@ -6,6 +6,7 @@ method's own (`Defence.renewal`). The auditor looks at what both have stored.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,22 +20,23 @@ from edgeveil.defences.trial import trial_job
 from edgeveil.errors import InputError
 from edgeveil.models.assemble import build
 from edgeveil.privacy.canaries import degree_strata, plant_pairs
-from edgeveil.privacy.experiments import Coins, Effort, Experiment, Sight
+from edgeveil.privacy.experiments import Coins, Effort, Experiment, Sight, Stated
 from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.release.predictors import GraphPredictor, Predictor
 
 __all__ = ["RENEWED", "Twice", "at_half", "graph_twice", "is_renewable", "renew_untrained", "renewed_graphs"]
 
 D = TypeVar("D", bound=Defence)
+BEYOND = 6.0  # above what coins can show; denser graphs than the match then say as much and stay small
 RENEWED = "planted pairs, released and renewed"
 
 
 class Twice(NamedTuple):
-    """What a release and its renewal store (adjacencies), and the epsilon that the renewal states for both."""
+    """What a release and its renewal store (adjacencies), and what the renewal states for both."""
 
     first: Any
     second: Any
-    stated: float
+    stated: Stated
 
 
 def is_renewable(mechanism: Defence) -> bool:
@@ -67,20 +69,20 @@ def graph_twice(mechanism: EdgeMechanism, job: Job) -> Twice:
     first = noisy.inference.adjacency if first is None else first
     model = build(job.model, job.inference_features.shape[1], job.graph.num_classes, seed=0)
     fresh = renew_untrained(mechanism, job, GraphPredictor(job.model, model, first), noisy.guarantee)
-    assert isinstance(fresh.predictor, GraphPredictor) and fresh.guarantee.claimed_epsilon is not None
-    return Twice(first, fresh.predictor.adjacency, fresh.guarantee.claimed_epsilon)
+    assert isinstance(fresh.predictor, GraphPredictor)
+    return Twice(first, fresh.predictor.adjacency, Stated.of(fresh.guarantee))
 
 
-def renewed_graphs(mechanism: EdgeMechanism, epsilon: float, effort: Effort) -> list[Experiment]:
+def renewed_graphs(mechanism: D, epsilon: float, effort: Effort, twice: Callable[[D, Job], Twice]) -> list[Experiment]:
     """Planted pairs in a noisy graph and in its renewal; none where the method has no renewal."""
     if not is_renewable(mechanism):
         return []
     half = at_half(mechanism)
 
     def see() -> Sight:
-        known, count = heavy_design(epsilon / 2, effort)
+        known, count = heavy_design(min(epsilon / 2, BEYOND), effort)
         planted = plant_pairs(known, count, effort.rng("coins", RENEWED))
-        told = graph_twice(half, trial_job(planted.graph, effort.noise_seed(RENEWED)))
+        told = twice(half, trial_job(planted.graph, effort.noise_seed(RENEWED)))
         once, again = (np.asarray(a[tuple(planted.pairs)]).ravel().astype(np.int64) for a in told[:2])
         views = {"pair in the renewal": again, "pair in release and renewal": once + 2 * again}
         return Sight(planted.coins, views, [degree_strata(known, planted.pairs)], told.stated)

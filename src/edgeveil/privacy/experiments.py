@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.audit_bounds import guess_bound, mean_bound, views_bound
+from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.seeds import derive, stream
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "OtherUnit",
     "Rounds",
     "Sight",
+    "Stated",
     "Views",
 ]
 
@@ -114,17 +116,40 @@ class Finding(NamedTuple):
     named_right: int = 0
 
 
+class Stated(NamedTuple):
+    """The epsilon and delta that came with an output, where they are put together at run time (a renewal)."""
+
+    epsilon: float = math.inf
+    delta: float = math.inf
+
+    @classmethod
+    def of(cls, guarantee: Guarantee) -> Stated:
+        """What a guarantee states, in its own unit."""
+        claimed = guarantee.claimed_epsilon
+        return cls(0.0 if claimed is None else float(claimed), guarantee.delta)
+
+    def least(self, other: Stated) -> Stated:
+        """The smaller of both statements."""
+        return Stated(min(self.epsilon, other.epsilon), min(self.delta, other.delta))
+
+    def shortfall(self, claim: Claim) -> str:
+        """Why less is stated than what was asked costs, beyond the last digits; empty if it is not."""
+        for word, said, cost in (("epsilon", self.epsilon, claim.epsilon), ("delta", self.delta, claim.delta)):
+            if said < cost * (1 - 1e-9):
+                return f"the output states {word} {said:g}, but what was asked costs {cost:g}"
+        return ""
+
+
 class Sight(NamedTuple):
     """One output with planted coins: how each coin fell, codes read off the output, public groups of coins.
 
-    stated: the epsilon that came with the output, where it is put together at run time (a renewal); one below the
-    tested claim is a fault in itself.
+    stated: what came with the output; less than the tested claim is a fault in itself.
     """
 
     coins: NDArray[np.bool_]
     views: Mapping[str, Int]
     strata: Sequence[Int] = ()
-    stated: float = math.inf
+    stated: Stated = Stated()
 
 
 class Experiment(Protocol):
@@ -154,9 +179,8 @@ class Coins:
     def run(self, miss: float, claim: Claim, effort: Effort, tick: Tick) -> Finding:
         """Guess half of the coins by a rule learnt on the other half."""
         seen = self.look()
-        if seen.stated < claim.epsilon:
-            detail = f"the output states epsilon {seen.stated:g}, but what was asked costs {claim.epsilon:g}"
-            return Finding(self.name, math.inf, detail, math.inf)
+        if short := seen.stated.shortfall(claim):
+            return Finding(self.name, math.inf, short, math.inf)
         found = guess_bound(seen.views, seen.strata, seen.coins, miss, effort.rng("halves", self.name), claim.delta)
         how = f"by the {found.view}" if found.guesses else "nothing to guess by"
         detail = f"{found.right:,} of {found.guesses:,} guesses right among {found.tested:,} coins, {how}"
@@ -170,12 +194,14 @@ class Neighbours:
     """`sample(side, count)` gives codes of `count` fresh outputs on the first (0) or second (1) of two neighbours.
 
     `reachable(side, code)`, where known, says whether a code of the view "output" has positive probability there: one
-    that is seen on a graph and impossible on its neighbour refutes every finite epsilon at once.
+    that is seen on a graph and impossible on its neighbour refutes every finite epsilon at once. `stated()`, asked
+    after the last output, is what came with them.
     """
 
     name: str
     sample: Callable[[int, int], Views]
     reachable: Callable[[int, Hashable], bool] | None = None
+    stated: Callable[[], Stated] = Stated
 
     def run(self, miss: float, claim: Claim, effort: Effort, tick: Tick) -> Finding:
         """Bound the likelihood ratio of an event that the first half of the outputs chooses."""
@@ -188,7 +214,7 @@ class Neighbours:
             tick(min(1.0, (start + step) / effort.runs))
         found = views_bound(*seen, miss, claim.delta, gaussian=claim.gaussian)
         read = claim.of_shift if claim.gaussian else float
-        stray = self._unreachable(seen)
+        stray = self._unreachable(seen) or self.stated().shortfall(claim)
         if stray:
             return Finding(self.name, math.inf, stray, math.inf)
         times = f"{found.hits:,} against {found.hits_other:,} times" if found.hits else "no event stands out"

@@ -29,7 +29,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import Budget, Charge, check_epsilon, exact
-from edgeveil.privacy.experiments import Effort, Experiment
+from edgeveil.privacy.experiments import Effort, Experiment, Stated
 from edgeveil.privacy.guarantee import DERIVED_FEATURES, SECURE, SEEDED, Guarantee, Status
 from edgeveil.privacy.kary import keep_probability, ragged_coins, ragged_uniform, respond
 from edgeveil.privacy.multibit import check_unit_range, multi_bit
@@ -229,12 +229,12 @@ class BucketResponse(LocalMechanism):
         """On the promises for a node's own features and label, where there are any."""
         return node_data(lambda job: self._collect(job)[1], effort, (self.epsilon_x, FEATURES), (self.epsilon_y, LABEL))
 
-    def sent_once(self, job: Job) -> tuple[Sequence[Any], float]:
+    def sent_once(self, job: Job) -> tuple[Sequence[Any], Stated]:
         """The lists of one release."""
-        return [self._collect(job)[1].directed], math.inf
+        return [self._collect(job)[1].directed], Stated()
 
-    def sent_twice(self, job: Job) -> tuple[Sequence[Any], float]:
-        """The lists of a release and of its renewal, and the epsilon that the renewal states."""
+    def sent_twice(self, job: Job) -> tuple[Sequence[Any], Stated]:
+        """The lists of a release and of its renewal, and what the renewal states."""
         told = graph_twice(self, job)
         return [told.first, told.second], told.stated
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import product
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,7 +20,7 @@ from edgeveil.defences.graphprivatizer.replacement import Candidates, Lists
 from edgeveil.defences.job import Job
 from edgeveil.defences.trial import trial_job
 from edgeveil.graph.graph import Graph
-from edgeveil.privacy.experiments import Claim, Coins, Effort, Experiment, Neighbours, OtherUnit, Sight, Views
+from edgeveil.privacy.experiments import Claim, Coins, Effort, Experiment, Neighbours, OtherUnit, Sight, Stated, Views
 from edgeveil.privacy.noise import Noise, noise_for
 from edgeveil.seeds import Seed
 
@@ -40,8 +41,8 @@ __all__ = [
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 Weigh = Callable[[Int, Int], Float]
-Sent = Callable[[Job], tuple[Sequence[Any], float]]
-"""The noisy lists (CSR) that one release shows, or a release and its renewal, and the epsilon stated for them."""
+Sent = Callable[[Job], tuple[Sequence[Any], Stated]]
+"""The noisy lists (CSR) that one release shows, or a release and its renewal, and what is stated for them."""
 ALIKE = 0.1  # share of alike nodes among all
 CELLS = 4  # features of a node
 
@@ -194,13 +195,13 @@ def planted_alike(name: str, sent: Sent, weigh: Weigh, effort: Effort, graphs: i
             "lengths of the lists": np.minimum(lengths, 20),
             "likelihood of the lists": np.floor(weight / step).astype(np.int64),
         }
-        return Sight(coins.ravel(), views, stated=min(stated for _, _, stated in told))
+        return Sight(coins.ravel(), views, stated=reduce(Stated.least, (said for _, _, said in told)))
 
     return Coins(name, see)
 
 
-def _alike_lists(sent: Sent, weigh: Weigh, coins: NDArray[np.bool_], seed: int | None) -> tuple[Int, Float, float]:
-    """Per pair: the lengths of its lists, added, and what they tell; and the epsilon stated."""
+def _alike_lists(sent: Sent, weigh: Weigh, coins: NDArray[np.bool_], seed: int | None) -> tuple[Int, Float, Stated]:
+    """Per pair: the lengths of its lists, added, and what they tell; and what is stated."""
     pairs = len(coins)
     nodes, ends = round(2 * pairs / ALIKE), np.arange(2 * pairs).reshape(pairs, 2)
     alike = np.arange(nodes) < 2 * pairs

@@ -25,7 +25,7 @@ from edgeveil.defences.lpgnet.degree_vectors import (
     noise_scale,
     query_cost,
 )
-from edgeveil.defences.lpgnet.lpgnet_audit import VectorDefence, renewed_vectors, vector_experiments
+from edgeveil.defences.lpgnet.lpgnet_audit import VectorDefence, reasked_stack, renewed_vectors, vector_experiments
 from edgeveil.defences.lpgnet.lpgnet_stack import (
     Phase,
     answer,
@@ -269,7 +269,8 @@ class LPGNet(VectorDefence):
         """Planted pairs and neighbours through the noise stage, and a renewal; continuous noise is only ever seeded."""
         effort = replace(effort, secure=False) if self.noise == "continuous" else effort
         gaussian = self.noise == "gaussian"
-        return [*vector_experiments(self.noise_stage, effort, gaussian=gaussian), *renewed_vectors(self, effort)]
+        once = vector_experiments(self.noise_stage, effort, gaussian=gaussian)
+        return [*once, *renewed_vectors(self, effort, reasked_stack)]
 
     def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """What the noisy vectors of one release promise, in any setting."""

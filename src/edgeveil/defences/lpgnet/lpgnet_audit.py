@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,23 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.models.assemble import build
 from edgeveil.privacy.canaries import degree_strata, heavy_tailed_graph, plant, synthetic_graph
-from edgeveil.privacy.experiments import Coins, Effort, Experiment, Neighbours, Rounds, Sight, Views
+from edgeveil.privacy.experiments import Coins, Effort, Experiment, Neighbours, Rounds, Sight, Stated, Views
 from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.release.lpgnet_predictor import LPGNetPredictor, row_logits, stack_features
 from edgeveil.seeds import Seed
 
-__all__ = ["NoiseStage", "renewed_vectors", "vector_experiments"]
+__all__ = [
+    "CLASSES",
+    "Auditor",
+    "NoiseStage",
+    "Query",
+    "Reasked",
+    "VectorDefence",
+    "counts_of_edge",
+    "reasked_stack",
+    "renewed_vectors",
+    "vector_experiments",
+]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -56,7 +67,10 @@ class VectorDefence(Defence):
         """What one release promises."""
 
 
-class _Query(NamedTuple):
+D = TypeVar("D", bound=VectorDefence)
+
+
+class Query(NamedTuple):
     """One query's answer [n, C], the auditor's clusters, and the counts without planted edges."""
 
     vectors: Float
@@ -99,7 +113,7 @@ def _coins(
         known = design()
         planted = plant(known, min(effort.canaries, int(0.45 * known.num_nodes)), effort.rng("coins", name))
         job = trial_job(planted.graph, seed, setting=setting, classes=CLASSES)
-        queries = _Auditor(known, effort.rng("clusters", name)).ask(stage, job)
+        queries = Auditor(known, effort.rng("clusters", name)).ask(stage, job)
         seen = _Residuals.of(queries, planted.pairs)
         counts = np.minimum(queries[0].expected[planted.pairs[0], queries[0].clusters[planted.pairs[1]]], 7)
         return Sight(planted.coins, seen.views(), [degree_strata(known, planted.pairs), counts])
@@ -107,7 +121,7 @@ def _coins(
     return Coins(name, see)
 
 
-class _Auditor:
+class Auditor:
     """Chooses clusters, once for every layer and phase, and knows the counts that they give without planted edges."""
 
     def __init__(self, known: Graph, rng: np.random.Generator) -> None:
@@ -121,7 +135,7 @@ class _Auditor:
             self._chosen[layer, phase] = clusters, np.eye(CLASSES)[clusters], counts
         return self._chosen[layer, phase]
 
-    def ask(self, stage: NoiseStage, job: Job) -> list[_Query]:
+    def ask(self, stage: NoiseStage, job: Job) -> list[Query]:
         """Run the stage with these clusters."""
         phases = make_phases(job)
         every = distinct(phases)
@@ -136,7 +150,7 @@ class _Auditor:
         for number, phase in enumerate(every):
             for layer, vectors in enumerate(phase.vectors):
                 clusters, _, counts = self._choice(layer, number)
-                out.append(_Query(vectors, clusters, counts))
+                out.append(Query(vectors, clusters, counts))
         return out
 
 
@@ -150,7 +164,7 @@ class _Residuals(NamedTuple):
     repeats: Int
 
     @classmethod
-    def of(cls, queries: Sequence[_Query], pairs: Int) -> _Residuals:
+    def of(cls, queries: Sequence[Query], pairs: Int) -> _Residuals:
         rows = np.stack([(q.vectors - q.expected)[pairs] for q in queries])
         targets = np.stack([q.clusters[pairs[::-1]] for q in queries])
         shown = np.stack([q.vectors[pairs] > 0 for q in queries])
@@ -205,7 +219,7 @@ def _low_bits(values: Float) -> Int:
     return np.where(whole == 0, 0, np.clip(place, 0, 80)).astype(np.int64)
 
 
-def _repeats(query: _Query, pairs: Int) -> Int:
+def _repeats(query: Query, pairs: Int) -> Int:
     """Votes of counts whose noise would be that of the same place in another slice of the nodes (published code)."""
     rows, columns = pairs, query.clusters[pairs[::-1]]
     n = len(query.vectors)
@@ -223,8 +237,20 @@ def _repeats(query: _Query, pairs: Int) -> Int:
 # -- a release that is renewed -----------------------------------------------------------------------------------------
 
 
-def renewed_vectors(mechanism: VectorDefence, effort: Effort) -> list[Experiment]:
-    """Planted pairs in the vectors of a release and of its renewal; none where the method has no renewal."""
+class Reasked(NamedTuple):
+    """What a renewal asked (vectors and the clusters they count), and what it states for the release and itself."""
+
+    queries: Sequence[tuple[Float, Int]]
+    stated: Stated
+
+
+def renewed_vectors(
+    mechanism: D, effort: Effort, again: Callable[[D, Job, Sequence[Float]], Reasked]
+) -> list[Experiment]:
+    """Planted pairs in the vectors of a release and of its renewal; none where the method has no renewal.
+
+    `again` renews, on the same graph, a release that stores these vectors.
+    """
     if not is_renewable(mechanism):
         return []
     half = at_half(mechanism)
@@ -233,17 +259,29 @@ def renewed_vectors(mechanism: VectorDefence, effort: Effort) -> list[Experiment
         known = heavy_tailed_graph(int(2.5 * effort.canaries) + 20, int(7.5 * effort.canaries))
         planted = plant(known, effort.canaries, effort.rng("coins", RENEWED))
         job = trial_job(planted.graph, effort.noise_seed(RENEWED), classes=CLASSES)
-        first = _Auditor(known, effort.rng("clusters", RENEWED)).ask(half.noise_stage, job)
-        stack = _untrained(job, [q.vectors for q in first])
-        fresh = renew_untrained(half, job, stack, half.mechanism_guarantee(job.seed))
-        assert isinstance(fresh.predictor, LPGNetPredictor) and fresh.guarantee.claimed_epsilon is not None
-        queries = [*first, *_renewed_queries(fresh.predictor, job, known)]
-        views = _Residuals.of(queries, planted.pairs).views()
-        return Sight(
-            planted.coins, views, [degree_strata(known, planted.pairs)], stated=fresh.guarantee.claimed_epsilon
-        )
+        first = Auditor(known, effort.rng("clusters", RENEWED)).ask(half.noise_stage, job)
+        told = again(half, job, [q.vectors for q in first])
+        second = [Query(vectors, c, cluster_degrees(known, c, CLASSES)) for vectors, c in told.queries]
+        views = _Residuals.of([*first, *second], planted.pairs).views()
+        return Sight(planted.coins, views, [degree_strata(known, planted.pairs)], stated=told.stated)
 
     return [Coins(RENEWED, see)]
+
+
+def reasked_stack(mechanism: VectorDefence, job: Job, vectors: Sequence[Float]) -> Reasked:
+    """LPGNet's renewal; its clusters follow from the public features, weights and earlier answers."""
+    claim = mechanism.mechanism_guarantee(job.seed)
+    fresh = renew_untrained(mechanism, job, _untrained(job, vectors), claim)
+    stack, out = fresh.predictor, list[tuple[Float, Int]]()
+    assert isinstance(stack, LPGNetPredictor) and stack.noise is not None
+    stored = stack.vectors
+
+    def repeat(clusters: Int, layer: int) -> Float:
+        out.append((stored[layer - 1], clusters))
+        return stored[layer - 1]
+
+    ask_again(stack, job.train_features, repeat, stack.noise)
+    return Reasked(out, Stated.of(fresh.guarantee))
 
 
 def _untrained(job: Job, vectors: Sequence[Float]) -> LPGNetPredictor:
@@ -256,19 +294,6 @@ def _untrained(job: Job, vectors: Sequence[Float]) -> LPGNetPredictor:
         models.append(build(spec, features.shape[1], CLASSES, seed=layer).eval())
         logits = row_logits(models[-1], FeatureMatrix.wrap(features))
     return LPGNetPredictor(spec, models, list(vectors))
-
-
-def _renewed_queries(stack: LPGNetPredictor, job: Job, known: Graph) -> list[_Query]:
-    """The renewal's answers; its clusters follow from the public features, weights and earlier answers."""
-    out: list[_Query] = []
-
-    def repeat(clusters: Int, layer: int) -> Float:
-        out.append(_Query(stack.vectors[layer - 1], clusters, cluster_degrees(known, clusters, CLASSES)))
-        return stack.vectors[layer - 1]
-
-    assert stack.noise is not None
-    ask_again(stack, job.train_features, repeat, stack.noise)
-    return out
 
 
 # -- tiny neighbours --------------------------------------------------------------------------------------------------
@@ -289,7 +314,7 @@ def _graph(edges: list[tuple[int, int]], n: int) -> Graph:
 
 def _sampler(stage: NoiseStage, effort: Effort, name: str, graphs: tuple[Graph, Graph]) -> Callable[[int, int], Views]:
     rngs = [effort.rng("noise", name, side) for side in (0, 1)]
-    auditor = _Auditor(graphs[1], effort.rng("clusters", name))
+    auditor = Auditor(graphs[1], effort.rng("clusters", name))
     jobs = [trial_job(g, None, classes=CLASSES) for g in graphs]
 
     def sample(side: int, count: int) -> Views:
@@ -297,7 +322,7 @@ def _sampler(stage: NoiseStage, effort: Effort, name: str, graphs: tuple[Graph, 
         for _ in range(count):
             seed = None if effort.secure else int(rngs[side].integers(2**62))
             queries = auditor.ask(stage, jobs[side] if seed is None else replace(jobs[side], seed=seed))
-            at = np.array([_counts_of_edge(q) for q in queries])
+            at = np.array([counts_of_edge(q) for q in queries])
             codes["sides on which the counts lie"].append(round(2 * float(np.clip(2 * at - 1, -1, 1).sum())))
             codes["sum of the counts"].append(round(float(at.sum())))
             codes["output"].append(b"".join(q.vectors.tobytes() for q in queries))
@@ -315,7 +340,7 @@ def _hub_rounds(stage: NoiseStage, effort: Effort) -> Rounds:
     hubs = 2 * HUB_PAIRS
     known = _graph([(hub, leaf) for hub in range(hubs) for leaf in range(hubs, hubs + LEAVES)], hubs + LEAVES)
     pairs = np.arange(hubs, dtype=np.int64).reshape(2, HUB_PAIRS)
-    auditor, rng = _Auditor(known, effort.rng("clusters", name)), effort.rng("coins", name)
+    auditor, rng = Auditor(known, effort.rng("clusters", name)), effort.rng("coins", name)
 
     def play() -> dict[str, float]:
         coins = rng.random(HUB_PAIRS) < 0.5
@@ -329,7 +354,7 @@ def _hub_rounds(stage: NoiseStage, effort: Effort) -> Rounds:
     return Rounds(name, play)
 
 
-def _counts_of_edge(query: _Query) -> tuple[float, float]:
+def counts_of_edge(query: Query) -> tuple[float, float]:
     """The two counts that the edge {0, 1} would raise, less what is known."""
     first, second = (0, query.clusters[1]), (1, query.clusters[0])
     return query.vectors[first] - query.expected[first], query.vectors[second] - query.expected[second]

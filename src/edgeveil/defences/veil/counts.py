@@ -9,23 +9,29 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from edgeveil.defences.defence import DEFENCES, Defence, Faces, claim_of, make_release
+from edgeveil.defences.defence import DEFENCES, Faces, claim_of, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.lpgnet.degree_vectors import DegreeNoise, noise_scale
 from edgeveil.defences.lpgnet.lpgnet import LPGNet
-from edgeveil.defences.lpgnet.lpgnet_audit import vector_experiments
+from edgeveil.defences.lpgnet.lpgnet_audit import Reasked, VectorDefence, renewed_vectors, vector_experiments
 from edgeveil.defences.lpgnet.lpgnet_stack import Phase, distinct, make_phases
 from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
+from edgeveil.defences.renewal_audit import renew_untrained
 from edgeveil.defences.veil.edge_free import EdgeFree, fit_edge_free, judged, moved
 from edgeveil.defences.veil.read_outs import choose_read_out
 from edgeveil.errors import InputError
 from edgeveil.graph.cluster_degrees import cluster_degrees
+from edgeveil.models.assemble import build
+from edgeveil.models.presets import preset
 from edgeveil.privacy.budget import Budget, check_epsilon, exact
-from edgeveil.privacy.experiments import Claim, Effort, Experiment
+from edgeveil.privacy.experiments import Claim, Effort, Experiment, Stated
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.registry import Places
+from edgeveil.release.lpgnet_predictor import CountNoise
 from edgeveil.release.mixture_predictor import MixturePredictor
+from edgeveil.release.predictors import TabularPredictor
 from edgeveil.release.readout_predictor import ReadoutPredictor, StoredPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed
@@ -35,7 +41,7 @@ __all__ = ["VeilCounts"]
 
 @DEFENCES.register("veil-counts")
 @dataclass(frozen=True, kw_only=True)
-class VeilCounts(Defence):
+class VeilCounts(VectorDefence):
     """How many neighbours every node has in every cluster, asked once with discrete Laplace noise of scale 2/epsilon.
 
     Clusters are the classes that the edge-free base gives, and the labels of training nodes: no edge is read for them.
@@ -72,9 +78,8 @@ class VeilCounts(Defence):
         budget = self.noise_stage(job, phases, lambda layer: None)
         noise = DegreeNoise("discrete", float(noise_scale(self._query.cost_of_query(phases, job.times))))
         chosen = choose_read_out(job, phases, base.predictor(phases[2].x), noise)
-        claim = replace(self._query.job_guarantee(job, budget), reference=self.reference)
         return make_release(
-            self, job, chosen.predictor, claim, seconds=time.perf_counter() - started,
+            self, job, chosen.predictor, self.job_guarantee(job, budget), seconds=time.perf_counter() - started,
             notes=(*base.notes, chosen.note),
         )  # fmt: skip
 
@@ -92,7 +97,8 @@ class VeilCounts(Defence):
         base = moved(old.base, x, self.neighbours)
         true = cluster_degrees(snapshot.graph, base.logits(x).argmax(axis=1), base.num_outputs)
         counts = self._query.perturb_counts(true, cost, snapshot.noise_seed("veil-counts"))
-        renewed = ReadoutPredictor(base, old.spec, old.model, counts, old.form, old.temperature)
+        law = CountNoise("discrete", float(noise_scale(cost)), clipped=False)
+        renewed = ReadoutPredictor(base, old.spec, old.model, counts, old.form, old.temperature, law)
         return Renewed(renewed, x, guarantee)
 
     def noise_stage(self, job: Job, phases: Sequence[Phase], learn: Callable[[int], None]) -> Budget:
@@ -103,13 +109,30 @@ class VeilCounts(Defence):
         """What the noisy counts of one release promise, in any setting."""
         return replace(self._query.mechanism_guarantee(seed), reference=self.reference)
 
+    def job_guarantee(self, job: Job, budget: Budget) -> Guarantee:
+        """What the noise stage of this job promises, with every charge."""
+        return replace(self._query.job_guarantee(job, budget), reference=self.reference)
+
     def audit_claim(self) -> Claim:
         """The epsilon of a release of one graph."""
         return claim_of(self, self.mechanism_guarantee())
 
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
-        """Planted pairs and neighbouring graphs through the noise stage."""
-        return vector_experiments(self.noise_stage, effort)
+        """Planted pairs and neighbouring graphs through the noise stage, and a release that is renewed."""
+        return [*vector_experiments(self.noise_stage, effort), *renewed_vectors(self, effort, _reasked)]
+
+
+def _reasked(mechanism: VeilCounts, job: Job, vectors: Sequence[NDArray[np.float64]]) -> Reasked:
+    """The renewal of a release with fresh weights: which clusters its base gives does not matter to privacy."""
+    x, classes = job.train_features, job.graph.num_classes
+    spec = preset("default", job.graph.dataset, "mlp").model
+    base = TabularPredictor(spec, build(spec, x.shape[1], classes, seed=0).eval(), x.shape[0])
+    reader = build(spec, 2 * classes, classes, seed=1).eval()
+    made = ReadoutPredictor(base, spec, reader, vectors[0], "raw", 1.0)
+    fresh = renew_untrained(mechanism, job, made, mechanism.mechanism_guarantee(job.seed))
+    assert isinstance(fresh.predictor, ReadoutPredictor)
+    clusters = fresh.predictor.base.logits(x).argmax(axis=1)
+    return Reasked([(fresh.predictor.counts, clusters)], Stated.of(fresh.guarantee))
 
 
 def _check_renewal(snapshot: Snapshot) -> None:

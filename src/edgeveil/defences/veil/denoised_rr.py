@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from edgeveil.defences.defence import DEFENCES, Defence, Faces, Noised, cut_matrix, fit_model, make_release
 from edgeveil.defences.edgerand import EdgeRand, expected_density, noisy_ranks
+from edgeveil.defences.graph_audit import graph_experiments
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
+from edgeveil.defences.renewal_audit import Twice, renew_untrained, renewed_graphs
 from edgeveil.defences.veil.calibration import is_better
 from edgeveil.defences.veil.edge_free import EdgeFree, fit_edge_free, judged, mixture, moved, specs
 from edgeveil.defences.veil.pair_posterior import Observed, PublicPairs, fit_posterior
@@ -25,16 +27,17 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, unrank
 from edgeveil.graph.upper_triangle import UpperBuilder
+from edgeveil.models.assemble import build
 from edgeveil.models.structure import Structure
 from edgeveil.models.train import EvalSet
 from edgeveil.privacy.budget import Budget, check_epsilon, exact
-from edgeveil.privacy.experiments import Claim, Effort, Experiment
+from edgeveil.privacy.experiments import Claim, Effort, Experiment, Stated
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.privacy.noise import noise_for
 from edgeveil.registry import Places
 from edgeveil.release.lpgnet_predictor import log_softmax
 from edgeveil.release.mixture_predictor import MixturePredictor
-from edgeveil.release.predictors import GraphPredictor, Predictor
+from edgeveil.release.predictors import GraphPredictor, Predictor, TabularPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed, derive
 
@@ -170,10 +173,25 @@ class VeilRR(Defence):
         return self.query().audit_claim()
 
     def experiments(self, effort: Effort) -> Sequence[Experiment]:
-        """Planted pairs and neighbouring graphs through the noise stage."""
-        from edgeveil.defences.graph_audit import graph_experiments
+        """Planted pairs and neighbouring graphs through the noise stage, and a release that is renewed."""
+        epsilon = self.audit_claim().epsilon
+        once = graph_experiments(self.noise_stage, epsilon, effort)
+        return [*once, *renewed_graphs(self, epsilon, effort, VeilRR.shown_twice)]
 
-        return graph_experiments(self.noise_stage, self.audit_claim().epsilon, effort)
+    def shown_twice(self, job: Job) -> Twice:
+        """The noisy pairs of a release with fresh weights, and those that weigh something in its renewal."""
+        noised, x = self.noise_stage(job), job.inference_features
+        spec, own = specs(job)
+        base = TabularPredictor(spec, build(spec, x.shape[1], job.graph.num_classes, seed=0).eval(), x.shape[0])
+        model = build(own, x.shape[1], job.graph.num_classes, seed=0).eval()
+        made = MixturePredictor([GraphPredictor(own, model, noised.inference.adjacency), base], [1.0, 1.0])
+        fresh = renew_untrained(self, job, made, noised.guarantee)
+        assert isinstance(fresh.predictor, MixturePredictor)
+        heard = fresh.predictor.parts[0]
+        assert isinstance(heard, GraphPredictor)
+        public = _spread(sp.csr_matrix(heard.adjacency.shape), x, self.neighbours)
+        shown = abs(heard.adjacency - public) > LEAST / 2
+        return Twice(noised.inference.adjacency, shown, Stated.of(fresh.guarantee))
 
 
 def _graphs(job: Job) -> list[tuple[Graph, FeatureMatrix]]:

@@ -127,6 +127,8 @@ def test_renewal_asks_the_new_graph_once_and_adds_up(monkeypatch: pytest.MonkeyP
     base = renewed.predictor.base.logits(release.matrix)  # type: ignore[attr-defined]
     right, before = ((p.argmax(axis=1) == other.y).mean() for p in (renewed.predict(), base))
     assert right > before + 0.05
+    (law,) = renewed.stored_counts
+    assert (law.law, law.scale, law.clipped) == ("discrete", 2 / 6, False), "the attack on counts knows it"
 
 
 def test_a_bayesian_reading_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from edgeveil.defences.defend import defend
 from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec
 from edgeveil.report.audit_report import audit
+from edgeveil.runs.executors import Serial
+from edgeveil.runs.store import Store
 
 SHORT = TrainSpec(epochs=5)
 
@@ -87,9 +89,20 @@ def test_a_release_that_hides_its_noise_scale_badly_is_caught(graph, monkeypatch
     assert found.lower_bound > 0.5 and found.verdict == "refuted"
 
 
-def test_no_time_means_no_claim(graph):
+def test_no_time_means_no_claim(graph, tmp_path):
     plan = AuditPlan(defences=("lpgnet-1",), epsilons=(4.0,), nodes=50, attacks=("lsa2-attr",))
     found = audit(graph, defences=plan.defences, epsilons=plan.epsilons, nodes=50, attacks=plan.attacks)
-    left = coin_bounds(plan, graph, found.records, 100, seconds=0.0)
-    assert [c["lower"] for c in left] == [None]
-    assert coin_bounds(plan, graph, found.records, 10) == []
+    with Store(tmp_path / "s.sqlite") as store:
+        left = coin_bounds(plan, graph, found.records, 100, Serial(), store, seconds=0.0)
+        assert [c["lower"] for c in left] == [None]
+        assert coin_bounds(plan, graph, found.records, 10, Serial(), store) == []
+
+
+def test_finished_bounds_are_kept_and_not_worked_out_again(graph, tmp_path, monkeypatch):
+    plan = AuditPlan(defences=("lapgraph",), epsilons=(8.0,), nodes=50, attacks=("lsa2-attr",))
+    found = audit(graph, defences=plan.defences, epsilons=plan.epsilons, nodes=50, attacks=plan.attacks)
+    with Store(tmp_path / "s.sqlite") as store:
+        first = coin_bounds(plan, graph, found.records, 60, Serial(), store)
+        monkeypatch.setattr("edgeveil.audits.coins.verify_through", lambda *_, **__: pytest.fail("done before"))
+        assert coin_bounds(plan, graph, found.records, 60, Serial(), store, seconds=0.0) == first
+        assert first[0]["lower"] > 0 and "edge-posterior" in first[0]["attack"]

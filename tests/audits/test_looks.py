@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from edgeveil.audits.audit import AuditPlan, enough_nodes, judged_by
+from edgeveil.audits.audit import AuditPlan, Found, enough_nodes, judged_by, run_audit
 from edgeveil.audits.looks import RUNS_AT_LOOK, look_until_decided
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
@@ -26,7 +28,8 @@ def test_every_look_adds_trained_runs_and_draws_its_own_split(tmp_path: Path, mo
         looked = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=5, tell=told.append)
         again = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=5)
     records = looked.found.records
-    assert len(told) == len(RUNS_AT_LOOK) and looked.runs == RUNS_AT_LOOK[-1]  # 15 test nodes decide nothing
+    assert "first run: 2 releases" in told[0] and all("s left" in line for line in told)
+    assert len(told) == 1 + len(RUNS_AT_LOOK) and looked.runs == RUNS_AT_LOOK[-1]  # 15 test nodes decide nothing
     assert "inside the noise" in looked.stopped
     attacked = {r.config.get("seed", 0) for r in records if r.config.get("attacks")}
     assert attacked == {0} and {r.config.get("split_seed", 0) for r in records} == set(range(looked.runs))
@@ -41,11 +44,41 @@ def test_runs_are_not_added_where_test_nodes_are_too_few(tmp_path: Path) -> None
 
 def test_a_look_that_does_not_fit_the_time_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeveil.audits.looks.MIN_TEST", 1)
+    monkeypatch.setattr("edgeveil.audits.looks._seconds", lambda records, cells: 1e9)
     with Store(tmp_path / "s.sqlite") as store:
-        looked = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=1e-6)
+        looked = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=5)
         assert looked.runs == 1 and "raise --minutes" in looked.stopped
         with pytest.raises(InputError, match="minutes must be > 0"):
             look_until_decided(PLAN, toy(), None, Serial(), store, minutes=0)
+
+
+def test_the_first_run_is_bounded_too_and_what_is_left_out_is_named(tmp_path: Path) -> None:
+    """Baselines always finish; the rest is postponed, said so, and added when there is time."""
+    plan = replace(PLAN, epsilons=(1.0, 4.0))
+    with Store(tmp_path / "s.sqlite") as store:
+        short = look_until_decided(plan, toy(), None, Serial(), store, minutes=1e-6)
+        assert [r.config["defence"] for r in short.found.records] == ["mlp"]
+        assert "LapGraph at ε = 1, 4" in short.stopped and "Raise --minutes" in short.stopped
+        long = look_until_decided(plan, toy(), None, Serial(), store, minutes=5)
+    assert (len(long.found.records), long.stopped) == (3, "")
+
+
+def test_what_cannot_be_recommended_waits_until_the_others_have_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One release of each defence tells what it costs and whether its claim is sound; the others follow in order."""
+    plan = replace(PLAN, defences=("mlp", "gp-t", "lapgraph"), epsilons=(1.0, 2.0, 4.0))
+    ran: list[tuple[str, float | None, int]] = []
+
+    def note(plan: AuditPlan, *args: Any, cells: Any = None, **wishes: Any) -> Found:
+        ran.extend(cells)
+        return run_audit(plan, *args, cells=cells, **wishes)
+
+    monkeypatch.setattr("edgeveil.audits.looks.run_audit", note)
+    with Store(tmp_path / "s.sqlite") as store:
+        look_until_decided(plan, toy(), None, Serial(), store, minutes=5)
+    assert [c[:2] for c in ran[:3]] == [("mlp", None), ("gp-t", 4.0), ("lapgraph", 4.0)]
+    assert [c[:2] for c in ran[3:]] == [("lapgraph", 2.0), ("lapgraph", 1.0), ("gp-t", 2.0), ("gp-t", 1.0)]
 
 
 def test_enough_nodes_are_attacked_to_find_edges_among_them() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,14 +32,17 @@ from edgeveil.runs.records import Record
 from edgeveil.runs.run_config import AttackConfig, RunConfig
 from edgeveil.runs.store import Store
 from edgeveil.runs.sweep import Progress, stored, sweep
+from edgeveil.runs.time_limit import TimeLimit
 from edgeveil.seeds import derive
 
 __all__ = [
     "DEFAULT_SPLIT",
     "MIN_EDGES",
     "AuditPlan",
+    "CellName",
     "Found",
     "attack_configs",
+    "cell_of",
     "check_plan",
     "enough_nodes",
     "graphs_of",
@@ -53,6 +56,9 @@ __all__ = [
 DEFAULT_SPLIT = "50:25:25"
 MOST_NODES = 4000  # eight million pairs
 MIN_EDGES = 30  # fewer true edges among the attacked nodes make every share a coin toss
+
+
+CellName = tuple[str, float | None, int]  # defence, epsilon (None where it takes none), seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +93,8 @@ class AuditPlan:
     shadow: str | None = None
     knows: float = 0.0  # share of the true edges granted to attacks that learn
 
-    def cells(self) -> Iterator[tuple[str, float | None, int]]:
-        """Every release to train: defence, epsilon (None where it takes none), seed."""
+    def cells(self) -> Iterator[CellName]:
+        """Every release to train."""
         for run, name in itertools.product(range(self.runs), self.defences):
             for epsilon in self.epsilons if takes_epsilon(name) else (None,):
                 yield name, epsilon, self.seed + run
@@ -177,10 +183,11 @@ def _run_name(graph: Graph) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """Finished runs in the order of the plan, and what failed, in words."""
+    """Finished runs in the order of the plan, what failed, in words, and what a time limit left no room for."""
 
     records: list[Record] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    postponed: list[CellName] = field(default_factory=list)
 
 
 def run_audit(
@@ -191,14 +198,27 @@ def run_audit(
     store: Store,
     progress: Progress | None = None,
     shadow: Graph | None = None,
+    *,
+    cells: Sequence[CellName] | None = None,
+    limit: TimeLimit | None = None,
 ) -> Found:
-    """Run what the store does not hold yet. `shadow` is the graph that the plan calls so."""
+    """Run what the store does not hold yet. `shadow` is the graph that the plan calls so.
+
+    `cells`: only these, in this order. With a `limit` some may be postponed.
+    """
     check_plan(plan, inference or graph)
     graphs = graphs_of(graph, inference)
     known = graphs if shadow is None or plan.shadow is None else graphs | {plan.shadow: shadow}
-    summary = sweep(plan.configs(graphs), store, executor, known.__getitem__, plan="audit", progress=progress)
+    wanted = [plan.config(graphs, *cell) for cell in (plan.cells() if cells is None else cells)]
+    summary = sweep(wanted, store, executor, known.__getitem__, plan="audit", progress=progress, limit=limit)
     failures = [f"{what}: {reason}" for what, reason in summary.failures.values()]
-    return Found([record for _, record in stored(store, summary)], failures)
+    postponed = [cell_of(task.config) for task in summary.postponed]
+    return Found([record for _, record in stored(store, summary)], failures, postponed)
+
+
+def cell_of(config: Mapping[str, Any]) -> CellName:
+    """Which release a run's settings ask for."""
+    return config.get("defence", "none"), config.get("epsilon"), config.get("seed", 0)
 
 
 def with_default_split(graph: Graph, seed: int = 0) -> Graph:

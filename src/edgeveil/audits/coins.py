@@ -6,43 +6,97 @@ holds with the stated confidence, and it says how much of epsilon an attacker of
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgeveil.audits.audit import AuditPlan
+from edgeveil.audits.audit import AuditPlan, graphs_of
 from edgeveil.audits.verify_model import verify_through
 from edgeveil.errors import EdgeveilError
 from edgeveil.graph.graph import Graph
+from edgeveil.runs.code_digest import run_digest
+from edgeveil.runs.executors import Executor
 from edgeveil.runs.records import Record
-from edgeveil.runs.rows import comparable
+from edgeveil.runs.rows import comparable, plain
+from edgeveil.runs.run_config import content_id
+from edgeveil.runs.store import Store
+from edgeveil.runs.sweep import Progress, carry_on, stored
+from edgeveil.runs.tasks import Task
+from edgeveil.runs.time_limit import TimeLimit
 
-__all__ = ["COINS", "coin_bounds"]
+__all__ = ["COINS", "coin_bounds", "flip"]
 
 COINS = 1000
 FEWEST = 50
 CONFIDENCE = 0.95
+FUNCTION = "edgeveil.audits.coins:flip"
 
 
 def coin_bounds(
-    plan: AuditPlan, graph: Graph, records: Sequence[Record], coins: int, seconds: float | None = None
+    plan: AuditPlan,
+    graph: Graph,
+    records: Sequence[Record],
+    coins: int,
+    executor: Executor,
+    store: Store,
+    *,
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """One entry per release with a sound finite epsilon for one edge; `seconds` bounds the work, None does not.
 
     What does not fit into the time is listed with ``lower`` None. The largest epsilon comes first: there is most to
-    prove.
+    prove. Finished bounds are kept in the store, and an audit that goes on does not repeat them.
     """
     many = min(coins, graph.num_nodes // 3)
     if many < FEWEST:
         return []
-    started, out = time.monotonic(), []
-    for row, took in sorted(_claims(records), key=lambda c: -c[0]["epsilon"]):
-        left = None if seconds is None else seconds - (time.monotonic() - started)
-        entry: dict[str, Any] = {"defence": row["defence"], "epsilon": row["epsilon"], "coins": many, "lower": None}
-        if left is None or 2 * took < left:
-            entry |= _bound(plan, graph, row, many)
-        out.append(entry)
-    return out
+    graphs = graphs_of(graph, None)
+    claims = sorted(_claims(records), key=lambda c: -c[0]["epsilon"])
+    tasks = [_task(plan, graphs, row, many) for row, _ in claims]
+    limit = None if seconds is None else _limit(seconds, executor, tasks, [took for _, took in claims])
+    summary = carry_on(tasks, store, executor, graphs, function=FUNCTION, plan="coins", progress=progress, limit=limit)
+    found = {task.id: dict(record.details) for task, record in stored(store, summary)}
+    failed = {name: {"failed": reason} for name, (_, reason) in summary.failures.items()}
+    return [
+        {"defence": row["defence"], "epsilon": row["epsilon"], "coins": many, "lower": None}
+        | (found | failed).get(task.id, {})
+        for task, (row, _) in zip(tasks, claims, strict=True)
+    ]
+
+
+def flip(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, Any]:
+    """What executors call: one release with planted coins, and the bound in its details."""
+    try:
+        found = verify_through(
+            graphs[config["dataset"]], config["defence"], epsilon=config["epsilon"], model=config["model"],
+            attack_name=None, canaries=config["coins"], guesses=config["guesses"], confidence=CONFIDENCE,
+            seed=config["seed"], params=config["params"],
+        )  # fmt: skip
+    except EdgeveilError as error:
+        return {"details": {"failed": str(error)}}
+    one = found.findings[0]
+    return {"details": plain(
+        {"lower": one.lower_bound, "ceiling": one.ceiling, "detail": one.detail, "attack": one.test}
+    )}  # fmt: skip
+
+
+def _task(plan: AuditPlan, graphs: Mapping[str, Graph], row: Mapping[str, Any], coins: int) -> Task:
+    share = 0.9 if row["epsilon"] >= 6 else 0.6 if row["epsilon"] >= 3 else 0.3  # weak claims: only sure guesses
+    name = next(iter(graphs))
+    config = plain({
+        "dataset": name, "defence": row["defence"], "epsilon": row["epsilon"], "model": plan.model, "coins": coins,
+        "guesses": int(share * coins), "seed": plan.seed, "params": {k: dict(v) for k, v in plan.params.items()},
+    })  # fmt: skip
+    prints = {name: graphs[name].fingerprint}
+    return Task(content_id(config, prints, run_digest(config)), config, needs=(name,))
+
+
+def _limit(seconds: float, executor: Executor, tasks: Sequence[Task], took: Sequence[float]) -> TimeLimit:
+    """At first a bound is expected to take twice the training of its release."""
+    limit = TimeLimit(seconds, executor.workers)
+    for task, train in zip(tasks, took, strict=True):
+        limit.learn(task.config, 2 * train)
+    return limit
 
 
 def _claims(records: Sequence[Record]) -> list[tuple[Mapping[str, Any], float]]:
@@ -53,16 +107,3 @@ def _claims(records: Sequence[Record]) -> list[tuple[Mapping[str, Any], float]]:
         if row.get("status") == "sound" and comparable(row) and row.get("epsilon") and epsilon == row["epsilon"]:
             found.setdefault((row["defence"], epsilon), (row, float(row.get("seconds_train") or 0.0)))
     return list(found.values())
-
-
-def _bound(plan: AuditPlan, graph: Graph, row: Mapping[str, Any], coins: int) -> dict[str, Any]:
-    share = 0.9 if row["epsilon"] >= 6 else 0.6 if row["epsilon"] >= 3 else 0.3  # weak claims: only sure guesses
-    try:
-        found = verify_through(
-            graph, row["defence"], epsilon=row["epsilon"], model=plan.model, attack_name=None, canaries=coins,
-            guesses=int(share * coins), confidence=CONFIDENCE, seed=plan.seed, params=plan.params,
-        )  # fmt: skip
-    except EdgeveilError as error:
-        return {"failed": str(error)}
-    finding = found.findings[0]
-    return {"lower": finding.lower_bound, "ceiling": finding.ceiling, "detail": finding.detail, "attack": finding.test}

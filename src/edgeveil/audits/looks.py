@@ -2,16 +2,21 @@
 
 The first run of every release is attacked. Later runs only train: what they settle is whether a release is more useful
 than anything without edges. Each look trains the baselines and those candidates that are still inside the noise.
+
+The first run is planned by what releases cost here. Baselines always finish. One release of each defence follows, its
+largest epsilon, which tells what the others will take; then these, those that could be recommended first. A release
+starts only if it and the second run of what was started before still fit; the others are postponed, and named.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from edgeveil.audits.audit import AuditPlan, Found, run_audit
-from edgeveil.audits.cells import Cell, summarise
+from edgeveil.audits.audit import AuditPlan, CellName, Found, cell_of, run_audit
+from edgeveil.audits.cells import Cell, label, summarise
 from edgeveil.audits.gains import LOOKS, MIN_TEST, Gain, gains, measurements
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
@@ -19,20 +24,56 @@ from edgeveil.runs.executors import Executor
 from edgeveil.runs.records import Record
 from edgeveil.runs.store import Store
 from edgeveil.runs.sweep import Progress
+from edgeveil.runs.time_limit import TimeLimit
 
 __all__ = ["RUNS_AT_LOOK", "Looked", "look_until_decided"]
 
 RUNS_AT_LOOK = (2, 3, 5, 8)
 assert len(RUNS_AT_LOOK) == LOOKS
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Looked:
-    """All finished runs, and why no further look was taken ("" if the verdict was decided)."""
+    """All finished runs, and why no further look was taken or a release was left out ("" if neither)."""
 
     found: Found
     runs: int
     stopped: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What carries out cells of one plan, and for how long."""
+
+    plan: AuditPlan
+    graph: Graph
+    inference: Graph | None
+    executor: Executor
+    store: Store
+    end: float
+    progress: Progress | None = None
+    shadow: Graph | None = None
+    tell: Tell | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(self.end - time.monotonic(), 0.0)
+
+    def run(self, cells: Sequence[CellName], limit: TimeLimit | None = None) -> Found:
+        """Some cells; without a limit all of them."""
+        if not cells:
+            return Found()
+        return run_audit(
+            self.plan, self.graph, self.inference, self.executor, self.store, self.progress, self.shadow,
+            cells=cells, limit=limit,
+        )  # fmt: skip
+
+    def say(self, what: str) -> None:
+        """Tell what comes next and how much time is left."""
+        if self.tell is not None:
+            self.tell(what if math.isinf(self.end) else f"{what}; {self.left:.0f} s left")
 
 
 def look_until_decided(
@@ -44,32 +85,84 @@ def look_until_decided(
     *,
     minutes: float,
     progress: Progress | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
     shadow: Graph | None = None,
 ) -> Looked:
-    """The first run always finishes; a look is taken only if it is expected to fit into what is left of `minutes`."""
+    """The baselines always finish; other releases and looks start only if they are expected to end within `minutes`."""
     if not minutes > 0:
         raise InputError(f"minutes must be > 0, got {minutes!r}")
-    started = time.monotonic()
-    first = replace(plan, runs=1, attacked_runs=1)
-    found = run_audit(first, graph, inference, executor, store, progress, shadow)
-    answered, runs = inference or graph, 1
+    end = time.monotonic() + 60 * minutes
+    work = Work(replace(plan, attacked_runs=1), graph, inference, executor, store, end, progress, shadow, tell)
+    found = first_run(work)
+    answered, runs, stopped = inference or graph, 1, ""
     for number, wanted in enumerate(RUNS_AT_LOOK, 1):
         open_cells = _open(found.records, answered)
         if open_cells is not None and not open_cells:
-            return Looked(found, runs)
-        left = 60 * minutes - (time.monotonic() - started)
-        parts = _parts(plan, found.records, open_cells, runs, wanted)
-        need = _seconds(found.records, parts) / max(executor.workers, 1)
-        if need > left:
-            return Looked(found, runs, _out_of_time(runs, need))
-        if tell is not None:
-            tell(f"look {number} of {LOOKS}: {wanted} runs, about {need:.0f} s; {max(left, 0):.0f} s left")
-        for part in parts:
-            found = _joined(found, run_audit(part, graph, inference, executor, store, progress, shadow))
+            break
+        cells = _lacking(plan, found.records, open_cells, wanted)
+        need = _seconds(found.records, cells) / max(executor.workers, 1)
+        if need > work.left:
+            stopped = _out_of_time(runs, need)
+            break
+        work.say(f"look {number} of {LOOKS}: {wanted} runs, about {need:.0f} s")
+        more = work.run(cells, _limit(work, found.records))
+        found = _joined(found, replace(more, postponed=[]))
+        if more.postponed:
+            stopped = _out_of_time(runs, _seconds(found.records, more.postponed) / max(executor.workers, 1))
+            break
         runs = wanted
-    undecided = _open(found.records, answered)
-    return Looked(found, runs, f"Still inside the noise after {LOOKS} looks and {runs} runs." if undecided else "")
+    else:
+        if _open(found.records, answered):
+            stopped = f"Still inside the noise after {LOOKS} looks and {runs} runs."
+    if found.postponed:
+        found = _joined(replace(found, postponed=[]), work.run(found.postponed, _limit(work, found.records)))
+    return Looked(found, runs, " ".join(filter(None, [_left_out(found), stopped])))
+
+
+def first_run(work: Work) -> Found:
+    """Every release once, attacked, as far as the time allows."""
+    cells = list(replace(work.plan, runs=1).cells())
+    free = [cell for cell in cells if cell[1] is None]
+    work.say(f"first run: {len(cells)} releases, {len(free)} without epsilon first")
+    found = work.run(free)
+    limit = _limit(work, found.records, reserve=True)
+    limit.keep(sum(_train(r) for r in found.records if r.rows[0]["epsilon"] == 0))
+    scouts = [max((c for c in cells if c[0] == name and c[1] is not None), key=lambda c: c[1] or 0.0)
+              for name in dict.fromkeys(c[0] for c in cells if c[1] is not None)]  # fmt: skip
+    found = _joined(found, work.run(scouts, limit))
+    good = {c.defence for c in summarise([row for r in found.records for row in r.rows]) if c.candidate}
+    names = {r.config.get("defence") for r in found.records if r.rows[0]["defence"] in good}
+    rest = [cell for cell in cells if cell not in free and cell not in scouts]
+    rest.sort(key=lambda cell: (cell[0] not in names, -(cell[1] or 0.0)))
+    if rest:
+        work.say(f"the other {len(rest)} releases of the first run")
+    return _joined(found, work.run(rest, limit))
+
+
+def _limit(work: Work, records: Sequence[Record], *, reserve: bool = False) -> TimeLimit:
+    """The time that is left, and what finished runs took, attacked and trained only."""
+    limit = TimeLimit(work.left, work.executor.workers, reserve=reserve)
+    for record in records:
+        train = _train(record)
+        limit.learn(record.config, float(record.provenance.get("seconds", train)), train)
+        if record.config.get("attacks"):
+            limit.learn({**record.config, "attacks": ()}, train, train)
+    return limit
+
+
+def _train(record: Record) -> float:
+    return float(record.rows[0].get("seconds_train") or 0.0)
+
+
+def _left_out(found: Found) -> str:
+    """Names what was postponed, and what to do about it."""
+    if not found.postponed:
+        return ""
+    by_name: dict[str, list[float]] = {}
+    for defence, epsilon, _ in found.postponed:
+        by_name.setdefault(label(defence, None), []).append(epsilon or 0.0)
+    named = "; ".join(f"{name} at ε = {', '.join(f'{e:g}' for e in sorted(all_))}" for name, all_ in by_name.items())
+    return f"Left out, because they did not fit into the time: {named}. Raise --minutes and the audit adds them."
 
 
 def _out_of_time(runs: int, need: float) -> str:
@@ -93,43 +186,32 @@ def _open(records: Sequence[Record], graph: Graph) -> list[Cell] | None:
     return [c for c, g in gain_of if g is not None and not g.decided and (best is None or g.value > best)]
 
 
-def _parts(
-    plan: AuditPlan, records: Sequence[Record], wanted_cells: Sequence[Cell] | None, runs: int, wanted: int
-) -> list[AuditPlan]:
-    """One plan per epsilon that has an open candidate, one for the baselines: only new seeds, only trained."""
-    more = replace(plan, seed=plan.seed, runs=wanted, attacked_runs=1)
-    if wanted_cells is None:
-        return [more]
-    baselines = tuple(dict.fromkeys(r.rows[0]["defence"] for r in records if r.rows[0]["epsilon"] in (0, None)))
-    parts = [replace(more, defences=tuple(d for d in plan.defences if d in baselines and d != "none"))]
-    asked = {e: tuple(d for d in plan.defences if any(_same(c, d, e, records) for c in wanted_cells))
-             for e in plan.epsilons}  # fmt: skip
-    return parts + [replace(more, defences=names, epsilons=(e,)) for e, names in asked.items() if names]
+def _lacking(plan: AuditPlan, records: Sequence[Record], wanted: Sequence[Cell] | None, runs: int) -> list[CellName]:
+    """New seeds of the edge-free baselines and of the candidates in question (None: of all that were tried)."""
+    keys = None if wanted is None else {(c.defence, c.epsilon) for c in wanted}
+    done = {cell_of(r.config) for r in records}
+    chosen: dict[tuple[str, float | None], None] = {}
+    for cell in summarise([row for r in records for row in r.rows]):
+        if cell.edge_free or (cell.candidate and (keys is None or (cell.defence, cell.epsilon) in keys)):
+            chosen |= {
+                cell_of(r.config)[:2]: None for r in records
+                if (r.rows[0]["defence"], r.rows[0]["epsilon"]) == (cell.defence, cell.epsilon)
+            }  # fmt: skip
+    seeds = range(plan.seed, plan.seed + runs)
+    return [(*key, seed) for seed in seeds for key in chosen if (*key, seed) not in done]
 
 
-def _same(cell: Cell, defence: str, epsilon: float, records: Sequence[Record]) -> bool:
-    """Whether a cell came from these settings; its own epsilon may be stated over two graphs."""
-    return any(
-        r.config.get("defence") == defence and r.config.get("epsilon") == epsilon
-        and (r.rows[0]["defence"], r.rows[0]["epsilon"]) == (cell.defence, cell.epsilon)
-        for r in records
-    )  # fmt: skip
-
-
-def _seconds(records: Sequence[Record], parts: Sequence[AuditPlan]) -> float:
-    """Processor seconds of training what the parts still lack, by what the same release took before."""
+def _seconds(records: Sequence[Record], cells: Sequence[CellName]) -> float:
+    """Processor seconds of training some cells, by what the same release took before."""
     took: dict[tuple[str, float | None], float] = {}
-    done = set()
     for record in records:
-        key = (str(record.config.get("defence", "none")), record.config.get("epsilon"))
-        took[key] = max(took.get(key, 0.0), float(record.rows[0].get("seconds_train") or 0.0))
-        done.add((*key, record.config.get("seed", 0)))
-    lacking = {cell for part in parts for cell in part.cells()} - done
-    return sum(took.get((defence, epsilon), 0.0) for defence, epsilon, _ in lacking)
+        key = cell_of(record.config)[:2]
+        took[key] = max(took.get(key, 0.0), _train(record))
+    return sum(took.get((defence, epsilon), 0.0) for defence, epsilon, _ in cells)
 
 
 def _joined(old: Found, new: Found) -> Found:
     """Every run once."""
-    records = {(r.config.get("defence"), r.config.get("epsilon"), r.config.get("seed", 0)): r for r in old.records}
-    records |= {(r.config.get("defence"), r.config.get("epsilon"), r.config.get("seed", 0)): r for r in new.records}
-    return Found(list(records.values()), [*old.failures, *(f for f in new.failures if f not in old.failures)])
+    records = {cell_of(r.config): r for r in [*old.records, *new.records]}
+    failures = [*old.failures, *(f for f in new.failures if f not in old.failures)]
+    return Found(list(records.values()), failures, [*old.postponed, *new.postponed])

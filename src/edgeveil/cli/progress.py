@@ -53,6 +53,8 @@ class RunProgress:
         """Say how much is there already."""
         self._total, self._count, self._last = total, finished, time.monotonic()
         if self._bar is not None:
+            for task in self._bar.task_ids:  # of an earlier part
+                self._bar.remove_task(task)
             self._task = self._bar.add_task("", total=total, completed=finished)
         elif not self._quiet:
             print(f"{total} runs, {finished} finished before", file=sys.stderr, flush=True)

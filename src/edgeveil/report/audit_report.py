@@ -43,7 +43,8 @@ from edgeveil.runs.sweep import Progress
 
 __all__ = ["Audit", "audit"]
 
-COIN_SHARE = 0.7  # of the time, for looks; planted coins get what is left
+LOOK_SHARE = 0.7  # of the time, where coins are planted; these get what is left, but for the page
+PAGE_SHARE = 0.05
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,6 +146,7 @@ def audit(
     check_plan(wished, truth if inference_graph is not None else trained)
     wished = judged_by(wished, truth)
     work = make_executor(executor, workers)
+    coins = coins if inference_graph is None else 0
     with audit_store(keep) as store:
         carry_over(store, wished, trained, inference_graph)
         if minutes is None:
@@ -156,17 +158,21 @@ def audit(
                 inference_graph,
                 work,
                 store,
-                minutes=minutes * (COIN_SHARE if coins else 1.0),
+                minutes=minutes * (LOOK_SHARE if coins else 1 - PAGE_SHARE),
                 progress=progress,
                 tell=tell,
                 shadow=shadow,
             )
-    found, wished = looked.found, replace(wished, runs=looked.runs)
-    if not found.records:
-        raise EdgeveilError("every part of the audit failed:\n" + "\n".join(found.failures))
-    checked = verify_plan(wished.defences, wished.epsilons, wished.seed, wished.params_of)
-    left = None if minutes is None else 60 * minutes - (time.perf_counter() - started)
-    proved = coin_bounds(wished, trained, found.records, coins, left) if coins and inference_graph is None else []
+        found, wished = looked.found, replace(wished, runs=looked.runs)
+        if not found.records:
+            raise EdgeveilError("every part of the audit failed:\n" + "\n".join(found.failures))
+        checked = verify_plan(wished.defences, wished.epsilons, wished.seed, wished.params_of)
+        left = None if minutes is None else 60 * minutes * (1 - PAGE_SHARE) - (time.perf_counter() - started)
+        if coins and tell is not None:
+            tell("coins planted in each release" + ("" if left is None else f"; {max(left, 0):.0f} s left"))
+        proved = coin_bounds(
+            wished, trained, found.records, coins, work, store, seconds=left, progress=progress
+        )  # fmt: skip
     data = audit_data(
         wished, truth, found.records, failures=found.failures, verified=checked, coins=proved,
         seconds=time.perf_counter() - started, command=command,

@@ -16,6 +16,7 @@ from edgeveil.graph.graph import Graph
 from edgeveil.runs.processes import ATTEMPTS, ThreadLimit
 from edgeveil.runs.shared_graphs import from_arrays, to_arrays
 from edgeveil.runs.tasks import Backlog, Outcome, Task, carry_out, find_function
+from edgeveil.runs.time_limit import TimeLimit
 
 __all__ = ["RayCluster"]
 
@@ -74,7 +75,9 @@ class RayCluster:
         self.workers = workers or available()
         self._given = workers is not None
 
-    def run(self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph]) -> Iterator[Outcome]:
+    def run(
+        self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph], limit: TimeLimit | None = None
+    ) -> Iterator[Outcome]:
         """Yield outcomes as they come."""
         ray = _import_ray()
         started_here = not ray.is_initialized()
@@ -86,7 +89,8 @@ class RayCluster:
             try:
                 stored = {name: _put(ray, graph) for name, graph in graphs.items()}
                 make = ray.remote(num_cpus=1, max_restarts=0)(Worker).options(runtime_env=_environment()).remote
-                yield from self._drive(ray, lambda: make(function, stored), Backlog(tasks))
+                backlog = Backlog(tasks, None if limit is None else limit.admits)
+                yield from self._drive(ray, lambda: make(function, stored), backlog, limit)
             finally:
                 if started_here:
                     ray.shutdown()
@@ -103,16 +107,22 @@ class RayCluster:
                 "runs the same Ray version, and that it shares the authentication token (RAY_AUTH_TOKEN)"
             ) from error
 
-    def _drive(self, ray: Any, start: Any, backlog: Backlog) -> Iterator[Outcome]:
+    def _drive(self, ray: Any, start: Any, backlog: Backlog, limit: TimeLimit | None) -> Iterator[Outcome]:
         running: dict[Any, _Seat] = {}
         for _ in range(min(self.workers, len(backlog))):
             _hand_out(running, _Seat(start()), backlog)
         while running:
-            ready, _ = ray.wait(list(running), num_returns=1)
+            ready, _ = ray.wait(list(running), num_returns=1, timeout=None if limit is None else limit.timeout)
+            if not ready:
+                for seat in running.values():
+                    ray.kill(seat.actor)
+                return
             seat = running.pop(ready[0])
             outcome, lost = _receive(ray, ready[0], seat, backlog)
             if lost and len(backlog):
                 seat = _Seat(start(), seat.group)
+            if outcome is not None and limit is not None:
+                limit.hear(outcome)
             _hand_out(running, seat, backlog)
             if outcome is not None:
                 yield outcome

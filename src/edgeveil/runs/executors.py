@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.graph import Graph
 from edgeveil.runs.tasks import Outcome, Task, carry_out, find_function
+from edgeveil.runs.time_limit import TimeLimit
 
 __all__ = ["EXECUTORS", "Executor", "Serial", "make_executor"]
 
@@ -19,8 +20,13 @@ class Executor(Protocol):
 
     workers: int
 
-    def run(self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph]) -> Iterator[Outcome]:
-        """Yield an outcome per task. Closing the iterator stops the workers."""
+    def run(
+        self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph], limit: TimeLimit | None = None
+    ) -> Iterator[Outcome]:
+        """Yield an outcome per task, except those that a `limit` does not admit or that outlast it.
+
+        Closing the iterator stops the workers.
+        """
 
 
 class Serial:
@@ -28,15 +34,22 @@ class Serial:
 
     workers = 1
 
-    def run(self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph]) -> Iterator[Outcome]:
-        """Yield an outcome per task, groups in the order of their first task."""
+    def run(
+        self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph], limit: TimeLimit | None = None
+    ) -> Iterator[Outcome]:
+        """Yield an outcome per task, groups in the order of their first task; what has started is finished."""
         from edgeveil.models.kernels.threads import limited
 
         call = find_function(function)
         order = {group: place for place, group in reversed(list(enumerate(t.group for t in tasks)))}
         with limited(1):
             for task in sorted(tasks, key=lambda t: order[t.group]):
-                yield carry_out(call, task, graphs)
+                if limit is None:
+                    yield carry_out(call, task, graphs)
+                elif limit.admits(task):
+                    outcome = carry_out(call, task, graphs)
+                    limit.hear(outcome)
+                    yield outcome
 
 
 def make_executor(name: str = "processes", workers: int | None = None, **options: Any) -> Executor:

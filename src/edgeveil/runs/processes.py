@@ -22,6 +22,7 @@ from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.graph import Graph
 from edgeveil.runs.shared_graphs import open_graph, save_graph
 from edgeveil.runs.tasks import Backlog, Outcome, Task, carry_out, find_function
+from edgeveil.runs.time_limit import TimeLimit
 
 __all__ = ["Processes", "ThreadLimit"]
 
@@ -76,9 +77,11 @@ class Processes:
 
         self.workers = workers or available()
 
-    def run(self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph]) -> Iterator[Outcome]:
-        """Yield outcomes as they come; closing the iterator ends the workers."""
-        backlog = Backlog(tasks)
+    def run(
+        self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph], limit: TimeLimit | None = None
+    ) -> Iterator[Outcome]:
+        """Yield outcomes as they come; closing the iterator, or the end of a `limit`, ends the workers."""
+        backlog = Backlog(tasks, None if limit is None else limit.admits)
         pool: list[_Worker] = []
         _sweep_leftovers()
         with ThreadLimit(), tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
@@ -88,7 +91,7 @@ class Processes:
             try:
                 for _ in range(min(self.workers, len(backlog))):
                     pool.append(_start(function, folder, names))
-                yield from _drive(pool, backlog, lambda: _start(function, folder, names))
+                yield from _drive(pool, backlog, lambda: _start(function, folder, names), limit)
             finally:
                 for worker in pool:
                     _stop(worker)
@@ -104,11 +107,13 @@ def _share(graph: Graph, folder: Path) -> None:
         ) from error
 
 
-def _drive(pool: list[_Worker], backlog: Backlog, start: Any) -> Iterator[Outcome]:
+def _drive(pool: list[_Worker], backlog: Backlog, start: Any, limit: TimeLimit | None) -> Iterator[Outcome]:
     for worker in pool:
         _hand_out(worker, backlog)
     while any(worker.task for worker in pool):
-        ready = wait([worker.pipe for worker in pool if worker.task])
+        ready = wait([worker.pipe for worker in pool if worker.task], None if limit is None else limit.timeout)
+        if not ready:
+            return
         for place, worker in enumerate(pool):
             if worker.pipe not in ready or worker.task is None:
                 continue
@@ -116,6 +121,8 @@ def _drive(pool: list[_Worker], backlog: Backlog, start: Any) -> Iterator[Outcom
             if len(backlog) and not worker.process.is_alive():
                 _stop(worker)
                 worker = pool[place] = start()
+            if outcome is not None and limit is not None:
+                limit.hear(outcome)
             _hand_out(worker, backlog)
             if outcome is not None:
                 yield outcome

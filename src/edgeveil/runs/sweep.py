@@ -17,6 +17,7 @@ from edgeveil.runs.records import Record
 from edgeveil.runs.run_config import RunConfig, canonical_json, content_id
 from edgeveil.runs.store import Store
 from edgeveil.runs.tasks import Outcome, Task
+from edgeveil.runs.time_limit import TimeLimit
 
 __all__ = ["Progress", "Summary", "carry_on", "describe", "prepare", "stored", "sweep"]
 
@@ -47,6 +48,7 @@ class Summary:
     work: float = 0.0
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
+    postponed: list[Task] = field(default_factory=list)  # what a time limit left no room for
     held: dict[str, str] = field(default_factory=dict)  # id of a task -> id of the finished run that answers it
 
 
@@ -97,15 +99,19 @@ def sweep(
     any_code: bool = False,
     only_failed: bool = False,
     progress: Progress | None = None,
+    limit: TimeLimit | None = None,
 ) -> Summary:
     """Carry out every run that the store does not hold yet. One failing run never stops the others.
 
     `any_code` accepts finished rows of another version of the code; `only_failed` runs nothing but earlier failures.
+    With a `limit` the runs start in their order, and those that it does not admit or that outlast it are postponed.
     """
     tasks, graphs, hopeless = prepare(runs, load)
+    tasks = tasks if limit is None else [replace(task, group="") for task in tasks]
     summary = carry_on(
-        tasks, store, executor, graphs, plan=plan, any_code=any_code, only_failed=only_failed, progress=progress
-    )
+        tasks, store, executor, graphs, plan=plan, any_code=any_code, only_failed=only_failed, progress=progress,
+        limit=limit,
+    )  # fmt: skip
     for task, reason in hopeless.values():
         store.fail(_record(task, plan, {}, graphs), reason)
         summary.failures[task.id] = (describe(task.config), reason)
@@ -125,6 +131,7 @@ def carry_on(
     any_code: bool = False,
     only_failed: bool = False,
     progress: Progress | None = None,
+    limit: TimeLimit | None = None,
 ) -> Summary:
     """The engine below `sweep`: any function of plain settings and shared graphs."""
     by_id, earlier = store.failed(), store.failed_settings()
@@ -137,9 +144,11 @@ def carry_on(
     if progress is not None:
         progress.begin(len(tasks), summary.skipped)
     clock, started = Clock(executor.workers), time.perf_counter()
-    outcomes = executor.run(function, todo, graphs)
+    outcomes = executor.run(function, todo, graphs) if limit is None else executor.run(function, todo, graphs, limit)
+    came: set[str] = set()
     try:
         for count, outcome in enumerate(outcomes, 1):
+            came.add(outcome.task.id)
             _keep(outcome, store, plan, graphs, summary)
             if outcome.result is not None and (overcome := failed.get(outcome.task.id)):
                 store.forget_failed(overcome)
@@ -153,6 +162,7 @@ def carry_on(
         close = getattr(outcomes, "close", None)
         if close is not None:
             close()
+    summary.postponed = [task for task in todo if task.id not in came]
     summary.seconds = time.perf_counter() - started
     return summary
 

@@ -69,9 +69,13 @@ def carry_out(function: Function, task: Task, shared: Mapping[str, Any]) -> Outc
 
 
 class Backlog:
-    """Open tasks by group. A worker stays in its group, then takes a group nobody works on, then helps the largest."""
+    """Open tasks by group. A worker stays in its group, then takes a group nobody works on, then helps the largest.
 
-    def __init__(self, tasks: Iterable[Task]) -> None:
+    With `admits` a task whose turn has come may be refused; it is then dropped.
+    """
+
+    def __init__(self, tasks: Iterable[Task], admits: Callable[[Task], bool] | None = None) -> None:
+        self._admits = admits
         self._groups: dict[str, deque[Task]] = {}
         self._held: Counter[str] = Counter()
         self.attempts: Counter[str] = Counter()
@@ -83,16 +87,21 @@ class Backlog:
 
     def take(self, last: str | None = None) -> Task | None:
         """The next task for a worker whose previous one was in group `last`; None when nothing is open."""
+        while (task := self._next(last)) is not None:
+            if self._admits is None or self.attempts[task.id] or self._admits(task):
+                self._held[task.group] += 1
+                self.attempts[task.id] += 1
+                return task
+        return None
+
+    def _next(self, last: str | None) -> Task | None:
         open_groups = [name for name, tasks in self._groups.items() if tasks]
         if not open_groups:
             return None
         free = [name for name in open_groups if not self._held[name]]
         name = last if last in open_groups else max(free or open_groups, key=lambda g: len(self._groups[g]))
         assert name is not None
-        self._held[name] += 1
-        task = self._groups[name].popleft()
-        self.attempts[task.id] += 1
-        return task
+        return self._groups[name].popleft()
 
     def release(self, task: Task) -> None:
         """The worker is through with this task."""

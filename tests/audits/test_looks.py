@@ -28,8 +28,8 @@ def test_every_look_adds_trained_runs_and_draws_its_own_split(tmp_path: Path, mo
         looked = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=5, tell=told.append)
         again = look_until_decided(PLAN, toy(), None, Serial(), store, minutes=5)
     records = looked.found.records
-    assert "first run: 2 releases" in told[0] and all("s left" in line for line in told)
-    assert len(told) == 1 + len(RUNS_AT_LOOK) and looked.runs == RUNS_AT_LOOK[-1]  # 15 test nodes decide nothing
+    assert "first run: 1 of 2 releases" in told[0] and all("s left" in line for line in told)
+    assert len(told) == 2 + len(RUNS_AT_LOOK) and looked.runs == RUNS_AT_LOOK[-1]  # 15 test nodes decide nothing
     assert "inside the noise" in looked.stopped
     attacked = {r.config.get("seed", 0) for r in records if r.config.get("attacks")}
     assert attacked == {0} and {r.config.get("split_seed", 0) for r in records} == set(range(looked.runs))
@@ -66,8 +66,8 @@ def test_the_first_run_is_bounded_too_and_what_is_left_out_is_named(tmp_path: Pa
 def test_what_cannot_be_recommended_waits_until_the_others_have_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One release of each defence tells what it costs and whether its claim is sound; the others follow in order."""
-    plan = replace(PLAN, defences=("mlp", "gp-t", "lapgraph"), epsilons=(1.0, 2.0, 4.0))
+    """The largest epsilon of each sound defence tells what it costs; its others follow, then refuted claims."""
+    plan = replace(PLAN, defences=("mlp", "gp-t", "lapgraph", "lpgnet-1"), epsilons=(2.0, 4.0))
     ran: list[tuple[str, float | None, int]] = []
 
     def note(plan: AuditPlan, *args: Any, cells: Any = None, **wishes: Any) -> Found:
@@ -77,8 +77,8 @@ def test_what_cannot_be_recommended_waits_until_the_others_have_run(
     monkeypatch.setattr("edgeveil.audits.looks.run_audit", note)
     with Store(tmp_path / "s.sqlite") as store:
         look_until_decided(plan, toy(), None, Serial(), store, minutes=5)
-    assert [c[:2] for c in ran[:3]] == [("mlp", None), ("gp-t", 4.0), ("lapgraph", 4.0)]
-    assert [c[:2] for c in ran[3:]] == [("lapgraph", 2.0), ("lapgraph", 1.0), ("gp-t", 2.0), ("gp-t", 1.0)]
+    assert [c[:2] for c in ran[:3]] == [("mlp", None), ("lapgraph", 4.0), ("lpgnet-1", 4.0)]
+    assert [c[:2] for c in ran[3:]] == [("lapgraph", 2.0), ("lpgnet-1", 2.0), ("gp-t", 4.0), ("gp-t", 2.0)]
 
 
 def test_enough_nodes_are_attacked_to_find_edges_among_them() -> None:

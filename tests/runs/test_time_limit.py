@@ -20,14 +20,15 @@ def task(defence: str, attacked: bool = True) -> Task:
     return Task(defence, {"defence": defence, "attacks": [{"name": "x"}] if attacked else []})
 
 
-def test_the_dearest_of_a_kind_counts_and_an_unknown_kind_is_taken_for_the_dearest_of_all() -> None:
+def test_the_dearest_of_a_kind_counts_and_an_unknown_kind_is_taken_for_the_middle_one() -> None:
     limit = TimeLimit(100)
     for seconds in (5.0, 20.0, 8.0):
         limit.learn(task("a").config, seconds)
     limit.learn(task("b").config, 150.0)
-    assert [limit.expected(task(n).config) for n in "abc"] == [20.0, 150.0, 150.0]
-    assert limit.expected(task("a", attacked=False).config) == 150.0
-    assert limit.admits(task("a")) and not limit.admits(task("b")) and not limit.admits(task("c"))
+    limit.learn(task("c").config, 30.0)
+    assert [limit.expected(task(n).config) for n in "abcd"] == [20.0, 150.0, 30.0, 30.0]
+    assert limit.expected(task("a", attacked=False).config) == 30.0
+    assert limit.admits(task("a")) and limit.admits(task("d")) and not limit.admits(task("b"))
     assert TimeLimit(100).admits(task("never seen")) and not TimeLimit(0).admits(task("never seen"))
 
 

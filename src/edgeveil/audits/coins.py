@@ -52,6 +52,8 @@ def coin_bounds(
         return []
     graphs = graphs_of(graph, None)
     claims = sorted(_claims(records), key=lambda c: -c[0]["epsilon"])
+    if not claims:
+        return []
     tasks = [_task(plan, graphs, row, many) for row, _ in claims]
     limit = None if seconds is None else _limit(seconds, executor, tasks, [took for _, took in claims])
     summary = carry_on(tasks, store, executor, graphs, function=FUNCTION, plan="coins", progress=progress, limit=limit)

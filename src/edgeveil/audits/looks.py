@@ -3,9 +3,9 @@
 The first run of every release is attacked. Later runs only train: what they settle is whether a release is more useful
 than anything without edges. Each look trains the baselines and those candidates that are still inside the noise.
 
-The first run is planned by what releases cost here. Baselines always finish. One release of each defence follows, its
-largest epsilon, which tells what the others will take; then these, those that could be recommended first. A release
-starts only if it and the second run of what was started before still fit; the others are postponed, and named.
+The first run is planned by what releases cost here. Baselines always finish. The largest epsilon of each sound defence
+follows, which tells what its others will take, then these, then defences that cannot be recommended. A release starts
+only if it and the second run of what was started before still fit; the others are postponed, and named.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from edgeveil.audits.audit import AuditPlan, CellName, Found, cell_of, run_audit
 from edgeveil.audits.cells import Cell, label, summarise
 from edgeveil.audits.gains import LOOKS, MIN_TEST, Gain, gains, measurements
+from edgeveil.defences.defence import DEFENCES
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.runs.executors import Executor
@@ -114,8 +115,6 @@ def look_until_decided(
     else:
         if _open(found.records, answered):
             stopped = f"Still inside the noise after {LOOKS} looks and {runs} runs."
-    if found.postponed:
-        found = _joined(replace(found, postponed=[]), work.run(found.postponed, _limit(work, found.records)))
     return Looked(found, runs, " ".join(filter(None, [_left_out(found), stopped])))
 
 
@@ -123,19 +122,15 @@ def first_run(work: Work) -> Found:
     """Every release once, attacked, as far as the time allows."""
     cells = list(replace(work.plan, runs=1).cells())
     free = [cell for cell in cells if cell[1] is None]
-    work.say(f"first run: {len(cells)} releases, {len(free)} without epsilon first")
+    work.say(f"first run: {len(free)} of {len(cells)} releases, those without epsilon")
     found = work.run(free)
     limit = _limit(work, found.records, reserve=True)
     limit.keep(sum(_train(r) for r in found.records if r.rows[0]["epsilon"] == 0))
-    scouts = [max((c for c in cells if c[0] == name and c[1] is not None), key=lambda c: c[1] or 0.0)
-              for name in dict.fromkeys(c[0] for c in cells if c[1] is not None)]  # fmt: skip
-    found = _joined(found, work.run(scouts, limit))
-    good = {c.defence for c in summarise([row for r in found.records for row in r.rows]) if c.candidate}
-    names = {r.config.get("defence") for r in found.records if r.rows[0]["defence"] in good}
-    rest = [cell for cell in cells if cell not in free and cell not in scouts]
-    rest.sort(key=lambda cell: (cell[0] not in names, -(cell[1] or 0.0)))
+    most = max((cell[1] or 0.0 for cell in cells), default=0.0)
+    rest = [cell for cell in cells if cell[1] is not None]
+    rest.sort(key=lambda cell: (DEFENCES.get(cell[0]).status != "sound", cell[1] != most, -(cell[1] or 0.0)))
     if rest:
-        work.say(f"the other {len(rest)} releases of the first run")
+        work.say(f"first run: the other {len(rest)} releases")
     return _joined(found, work.run(rest, limit))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,8 @@ class TimeLimit:
     """Seconds for some tasks, and what tasks of each kind (defence and whether it is attacked) were seen to take.
 
     `again` of a kind is what it takes to train it once more without attacks: with `reserve` a task is admitted only if
-    that fits too, shared among `workers`. Of a kind never seen the dearest kind so far is expected.
+    that fits too, shared among `workers`. A kind never seen is expected to be like the middle one of those seen; if it
+    takes longer, it is given up at the end.
     """
 
     def __init__(self, seconds: float, workers: int = 1, *, reserve: bool = False) -> None:
@@ -49,7 +51,7 @@ class TimeLimit:
 
     def expected(self, config: Mapping[str, Any]) -> float:
         """Seconds that a task will take."""
-        return self._took.get(_kind(config), max(self._took.values(), default=0.0))
+        return self._took.get(_kind(config), statistics.median(self._took.values()) if self._took else 0.0)
 
     def admits(self, task: Task) -> bool:
         """Whether a task that a free worker would start now can end in time; an admitted one has its reserve."""

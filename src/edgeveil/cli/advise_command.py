@@ -8,40 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.audit_command import default_graph
-from edgeveil.cli.common import (
-    DataRoot,
-    Delimiter,
-    Edges,
-    ExecutorName,
-    Features,
-    GraphName,
-    Header,
-    IdColumn,
-    Inference,
-    Json,
-    LabelColumn,
-    Labels,
-    ModelName,
-    NodesOption,
-    PresetName,
-    Runs,
-    ScalingName,
-    SeedOption,
-    Source,
-    SplitName,
-    SplitSeed,
-    Target,
-    Workers,
-    console,
-    count_and_file,
-    load_graph,
-    numbers,
-    say,
-    words,
-    write_json_lines,
-)
+from edgeveil.cli.common import Runs, console, numbers, say, words, write_json_lines
 from edgeveil.cli.method_options import named
+from edgeveil.cli.option_groups import StudyOptions
 
 if TYPE_CHECKING:
     from edgeveil.audits.advise import Advice
@@ -53,11 +22,11 @@ def register(app: typer.Typer) -> None:
 
 
 def advise(
-    graph: GraphName = None,
+    *,
+    study: StudyOptions,
     defence: Annotated[
         str | None, typer.Option(help="Defences to choose among; default: those that advice is on.")
     ] = None,
-    model: ModelName = "gcn",
     epsilon: Annotated[str, typer.Option(help="Candidates, comma separated.")] = "1,2,4,8",
     floor: Annotated[
         float | None, typer.Option(help="Validation utility to beat; default: the better release without edges.")
@@ -66,30 +35,10 @@ def advise(
         str | None, typer.Option(help="Attacks on the chosen releases; default: every one that applies.")
     ] = None,
     runs: Runs = 3,
-    seed: SeedOption = 0,
-    nodes: NodesOption = None,
-    preset: PresetName = "default",
-    scaling: ScalingName = "auto",
-    inference: Inference = None,
     choose_on: Annotated[
         str | None, typer.Option(help="Choose on this public graph or twin instead of the private one.")
     ] = None,
-    edges: Edges = None,
-    header: Header = None,
-    features: Features = None,
-    labels: Labels = None,
-    id_column: IdColumn = None,
-    source: Source = None,
-    target: Target = None,
-    label_column: LabelColumn = None,
-    delimiter: Delimiter = None,
-    split: SplitName = None,
-    split_seed: SplitSeed = 0,
-    data_root: DataRoot = None,
     out: Annotated[Path, typer.Option(help="Folder for finished parts.")] = Path("advice"),
-    json_file: Json = None,
-    executor: ExecutorName = "processes",
-    workers: Workers = None,
 ) -> None:
     """Choose epsilon on validation data (LinkTeller App. G6), then show utility and leakage on test data.
 
@@ -98,27 +47,17 @@ def advise(
     from edgeveil.audits.advise import advise as run_advise
     from edgeveil.cli.progress import RunProgress
 
-    count, node_file = count_and_file(nodes)
-    private = load_graph(
-        graph, edges=edges, features=features, labels=labels, nodes=node_file, header=header, split=split,
-        split_seed=split_seed, data_root=data_root, default=None if edges or node_file else default_graph(data_root),
-        columns={"id_column": id_column, "source": source, "target": target, "label_column": label_column,
-                 "delimiter": delimiter},
-    )  # fmt: skip
-    private = with_split(private, split_seed)
-    other = None if inference is None else load_graph(inference, data_root=data_root)
-    public = None if choose_on is None else load_graph(choose_on, data_root=data_root)
+    private = with_split(study.load(), study.split_seed)
     with RunProgress(kept=out) as progress:
         advice = run_advise(
-            private, floor=floor, choose_on=public, attacks=None if attack is None else words(attack),
-            inference_graph=other, executor=executor, workers=workers, keep=out / "store.sqlite",
-            split_seed=split_seed, progress=progress, defences=named(defence, "advised"),
-            epsilons=numbers(epsilon), model=model, runs=runs, seed=seed, nodes=count,
-            preset=preset, scaling=scaling,
+            private, floor=floor, choose_on=study.other(choose_on), attacks=None if attack is None else words(attack),
+            inference_graph=study.other(study.inference), keep=out / "store.sqlite", progress=progress,
+            defences=named(defence, "advised"), epsilons=numbers(epsilon), runs=runs, nodes=study.count,
+            **study.training(),
         )  # fmt: skip
     _print(advice)
-    if json_file is not None:
-        write_json_lines(json_file, advice.rows)
+    if study.json_file is not None:
+        write_json_lines(study.json_file, advice.rows)
 
 
 def _print(advice: Advice) -> None:

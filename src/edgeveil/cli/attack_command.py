@@ -10,13 +10,11 @@ import typer
 
 from edgeveil.cli.common import (
     DataRoot,
-    Delimiter,
-    Header,
-    IdColumn,
     Json,
+    Key,
+    Knows,
     SeedOption,
-    Source,
-    Target,
+    Shadow,
     console,
     load_graph,
     open_release,
@@ -26,6 +24,7 @@ from edgeveil.cli.common import (
     write_json_lines,
 )
 from edgeveil.cli.method_options import SetOption, settings
+from edgeveil.cli.option_groups import TableOptions
 from edgeveil.cli.truth import read_truth
 from edgeveil.errors import UsageError
 
@@ -44,9 +43,10 @@ def register(app: typer.Typer) -> None:
 
 
 def attack(
+    *,
     release: Annotated[Path | None, typer.Option(help="Folder made by `edgeveil release`.")] = None,
     url: Annotated[str | None, typer.Option(help="Address of an `edgeveil serve`.")] = None,
-    key: Annotated[str | None, typer.Option(envvar="EDGEVEIL_KEY", help="API key for --url.")] = None,
+    key: Key = None,
     attacks: Annotated[
         str, typer.Option("--attack", help="Comma-separated: linkteller, flatroot, stored-graph, lsa2-post ...")
     ] = "linkteller",
@@ -67,24 +67,15 @@ def attack(
             "--release knows them."
         ),
     ] = None,
-    header: Header = None,
-    id_column: IdColumn = None,
-    source: Source = None,
-    target: Target = None,
-    delimiter: Delimiter = None,
+    tables: TableOptions,
     queries: Annotated[int | None, typer.Option(help="Query budget of linkteller-grouped and flatroot.")] = None,
     mode: Annotated[str | None, typer.Option(help="exact or query, for linkteller and flatroot on a release.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="Relative step of linkteller; default: suits the answers.")
     ] = None,
     set_: SetOption = None,
-    shadow: Annotated[
-        str | None, typer.Option(help="A public graph for attacks that learn from one: a name or graph.npz.")
-    ] = None,
-    knows: Annotated[
-        str | None,
-        typer.Option(help="Share of the true edges that attacks which learn know (with --truth), such as 5%."),
-    ] = None,
+    shadow: Shadow = None,
+    knows: Knows = None,
     density: Annotated[float | None, typer.Option(help="Density belief; default with --truth: the true one.")] = None,
     transcript: Annotated[Path | None, typer.Option(help="Record answers here; the same command resumes.")] = None,
     pause: Annotated[float, typer.Option(help="Seconds between queries to --url.")] = 0.0,
@@ -119,8 +110,7 @@ def attack(
 
         asked, known = RecordedTarget(service, transcript), service.features
     graph = None if truth is None else read_truth(
-        truth, service.num_nodes, data_root, ids, names=names, header=header,
-        columns={"id_column": id_column, "source": source, "target": target, "delimiter": delimiter},
+        truth, service.num_nodes, data_root, ids, names=names, header=tables.header, columns=tables.columns,
     )  # fmt: skip
     if knows is not None and graph is None:
         raise UsageError("--knows draws from the true edges; name them with --truth")

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from edgeveil.release.release import Release
 
 __all__ = [
+    "AsJsonLines",
     "DataRoot",
     "Delimiter",
+    "EdgeSetName",
     "Edges",
+    "Epsilon",
     "ExecutorName",
     "Features",
     "GraphName",
@@ -32,19 +35,27 @@ __all__ = [
     "IdColumn",
     "Inference",
     "Json",
+    "JunitFile",
+    "Key",
+    "Knows",
     "LabelColumn",
     "Labels",
+    "LedgerFile",
     "ModelName",
     "NodeFile",
     "NodesOption",
+    "NoiseSeed",
     "PresetName",
     "Runs",
     "ScalingName",
     "SeedOption",
+    "SettingName",
+    "Shadow",
     "Source",
     "SplitName",
     "SplitSeed",
     "Target",
+    "TenantName",
     "Workers",
     "console",
     "count_and_file",
@@ -53,6 +64,7 @@ __all__ = [
     "open_release",
     "remembered",
     "say",
+    "share",
     "words",
     "write_json_lines",
 ]
@@ -89,6 +101,24 @@ SplitSeed = Annotated[int, typer.Option(help="Seed of a drawn split.")]
 SeedOption = Annotated[
     int, typer.Option(help="Seed of everything random; the noise is then reproducible, not private.")
 ]
+NoiseSeed = Annotated[
+    int | None, typer.Option(help="For experiments only: reproducible noise is not private. Default: secure noise.")
+]
+Epsilon = Annotated[float | None, typer.Option(help="Privacy budget for one undirected edge.")]
+SettingName = Annotated[
+    str | None,
+    typer.Option(
+        help="transductive, inductive (both graphs pay), inductive-different (you assert: no common edge) or "
+        "inductive-evolving (you assert: the graph grows)."
+    ),
+]
+Shadow = Annotated[
+    str | None, typer.Option(help="A public graph for attacks that learn from one: a name or graph.npz.")
+]
+Knows = Annotated[
+    str | None, typer.Option(help="Share of the true edges that attacks which learn may know, such as 5%.")
+]
+Key = Annotated[str | None, typer.Option(envvar="EDGEVEIL_KEY", help="API key for --url.")]
 ModelName = Annotated[
     str,
     typer.Option(
@@ -120,6 +150,8 @@ Inference = Annotated[str | None, typer.Option(help="Another graph to answer for
 ExecutorName = Annotated[str, typer.Option(help="serial, processes or ray.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one per core.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the rows as JSON Lines to this file.")]
+AsJsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+JunitFile = Annotated[Path | None, typer.Option(help="Write how --require came out as JUnit XML.")]
 
 
 def console() -> Console:
@@ -181,7 +213,6 @@ def load_graph(
     split: str | None = None,
     split_seed: int = 0,
     data_root: Path | None = None,
-    default: str | None = None,
     columns: Mapping[str, str | None] | None = None,
     quiet: bool = False,
 ) -> Graph:
@@ -193,7 +224,7 @@ def load_graph(
             raise UsageError(
                 f"--{next(iter(said)).replace('_', '-')} goes with --edges; a dataset brings its own columns"
             )
-        graph = _load_graph(name or default, name, edges, own, header, split, split_seed, data_root, said)
+        graph = _load_graph(name, edges, own, header, split, split_seed, data_root, said)
         if not quiet:
             _say_reading(graph)
         return graph
@@ -202,7 +233,7 @@ def load_graph(
 
 
 def _load_graph(
-    chosen: str | None, name: str | None, edges: Path | None, own: dict[str, Path | None],
+    name: str | None, edges: Path | None, own: dict[str, Path | None],
     header: bool | None, split: str | None, split_seed: int, data_root: Path | None, columns: dict[str, str],
 ) -> Graph:  # fmt: skip
     if edges is not None:
@@ -218,9 +249,9 @@ def _load_graph(
         raise UsageError(
             "--features, --labels, --nodes FILE and --header go with --edges; a named dataset brings its own"
         )
-    if chosen is None:
+    if name is None:
         raise UsageError("which graph? name a dataset (edgeveil data list), a graph.npz, or pass --edges")
-    path = Path(chosen)
+    path = Path(name)
     if path.suffix == ".npz" or (path / "graph.npz").is_file():
         from edgeveil.graph.npz import read_npz
 
@@ -228,7 +259,7 @@ def _load_graph(
         return graph if split is None else _resplit(graph, split, split_seed)
     from edgeveil.graph.datasets import load
 
-    return load(chosen, split=split, split_seed=split_seed, data_root=data_root)
+    return load(name, split=split, split_seed=split_seed, data_root=data_root)
 
 
 def _say_reading(graph: Graph) -> None:

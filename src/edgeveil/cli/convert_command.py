@@ -7,22 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.common import (
-    DataRoot,
-    Delimiter,
-    Edges,
-    Features,
-    GraphName,
-    Header,
-    IdColumn,
-    LabelColumn,
-    Labels,
-    NodeFile,
-    Source,
-    Target,
-    load_graph,
-    say,
-)
+from edgeveil.cli.common import say
+from edgeveil.cli.option_groups import GraphOptions
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,32 +25,17 @@ def register(app: typer.Typer) -> None:
 
 
 def convert(
-    graph: GraphName = None,
+    *,
+    given: GraphOptions,
     out: Annotated[
         Path, typer.Option(help="A .npz file; an edge list (.csv, .tsv, .parquet); or a folder of tables.")
     ] = Path("graph.npz"),
     to: Annotated[str, typer.Option(help="Format of tables in a folder: csv, tsv or parquet.")] = "csv",
-    edges: Edges = None,
-    header: Header = None,
-    features: Features = None,
-    labels: Labels = None,
-    nodes: NodeFile = None,
-    id_column: IdColumn = None,
-    source: Source = None,
-    target: Target = None,
-    label_column: LabelColumn = None,
-    delimiter: Delimiter = None,
-    data_root: DataRoot = None,
 ) -> None:
     """Write a graph in another format. The files hold the private edges and are readable by you only (mode 0600)."""
     if to not in TABLES:
         raise UsageError(f"--to {to}: tables are {', '.join(TABLES)}")
-    found = load_graph(
-        graph, edges=edges, features=features, labels=labels, nodes=nodes, header=header, data_root=data_root,
-        columns={"id_column": id_column, "source": source, "target": target, "label_column": label_column,
-                 "delimiter": delimiter},
-    )  # fmt: skip
-    for path in _write(found, out, to):
+    for path in _write(given.load(), out, to):
         say(f"wrote {path}")
 
 

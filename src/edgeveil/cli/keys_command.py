@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgeveil.cli.common import AsJsonLines
+
 if TYPE_CHECKING:
     from edgeveil.privacy.ledger.database import Database
 
@@ -61,7 +63,7 @@ def add(
 
 
 def show(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: AsJsonLines = False,
     ledger: Ledger = None,
     state: State = STATE,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgeveil.cli.common import AsJsonLines, words
 from edgeveil.errors import EdgeveilError, UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _open(where: str | None) -> Ledger:
 
 def show(
     ledger: Where = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: AsJsonLines = False,
 ) -> None:
     """List the edge sets with what any one of their edges has paid, and who was told what."""
     with _open(ledger) as opened:
@@ -172,7 +173,6 @@ def edge_set(
     ] = None,
 ) -> None:
     """Set the caps of an edge set, bind it to tenants, or vouch that it shares no edge with others."""
-    from edgeveil.cli.common import words
     from edgeveil.privacy.ledger import open_ledger, require_extra
 
     require_extra("edgeveil ledger")

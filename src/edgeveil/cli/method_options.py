@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -12,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from edgeveil.cli.common import words
+from edgeveil.cli.option_groups import ungrouped
 from edgeveil.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ PluginOption = Annotated[
         help="Python file whose attacks, defences, models and predictors this command knows; repeat it.",
     ),
 ]
+PLUGIN = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PluginOption)
 
 
 def extend(app: typer.Typer) -> None:
@@ -153,22 +154,10 @@ def extend(app: typer.Typer) -> None:
             both = {"defence", "attack"}
             kinds = both if "plan" in named else both & named | ({"attack"} if "attacks" in named else set())
             info.cls = type("Listing", (_Listing,), {"kinds": tuple(sorted(kinds))})
-        info.callback = _with_plugins(info.callback)
+        info.callback = ungrouped(info.callback, PLUGIN)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             extend(group.typer_instance)
-
-
-def _with_plugins(command: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(command)
-    def wrapper(*args: Any, plugin: Any = None, **kwargs: Any) -> Any:
-        return command(*args, **kwargs)
-
-    signature = inspect.signature(command, eval_str=True)
-    option = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PluginOption)
-    wrapper.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {**command.__annotations__, "plugin": PluginOption}
-    return wrapper
 
 
 class _Listing(TyperCommand):

@@ -8,27 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.common import (
-    DataRoot,
-    Delimiter,
-    Edges,
-    EdgeSetName,
-    Features,
-    GraphName,
-    Header,
-    IdColumn,
-    LabelColumn,
-    Labels,
-    LedgerFile,
-    NodeFile,
-    Source,
-    Target,
-    TenantName,
-    load_graph,
-    remembered,
-    say,
-)
+from edgeveil.cli.common import Epsilon, NoiseSeed, remembered, say
 from edgeveil.cli.method_options import SetOption, settings
+from edgeveil.cli.option_groups import GraphOptions, LedgerOptions
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,28 +26,14 @@ def register(app: typer.Typer) -> None:
 
 
 def perturb(
-    graph: GraphName = None,
+    *,
+    given: GraphOptions,
     defence: Annotated[str, typer.Option(help="edgerand or lapgraph.")] = "lapgraph",
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget for one undirected edge.")] = None,
+    epsilon: Epsilon = None,
     set_: SetOption = None,
     out: Annotated[Path, typer.Option(help="New folder for graph.npz and manifest.json.")] = Path("noisy"),
-    seed: Annotated[
-        int | None, typer.Option(help="For experiments only: reproducible noise is not private. Default: secure noise.")
-    ] = None,
-    edges: Edges = None,
-    header: Header = None,
-    features: Features = None,
-    labels: Labels = None,
-    id_column: IdColumn = None,
-    source: Source = None,
-    target: Target = None,
-    label_column: LabelColumn = None,
-    delimiter: Delimiter = None,
-    nodes: NodeFile = None,
-    ledger: LedgerFile = None,
-    edge_set: EdgeSetName = None,
-    tenant: TenantName = "owner",
-    data_root: DataRoot = None,
+    seed: NoiseSeed = None,
+    record_in: LedgerOptions,
 ) -> None:
     """Write the perturbed edges and the guarantee; features, labels and splits of the graph stay behind.
 
@@ -86,18 +54,14 @@ def perturb(
     made = out / "graph.npz"
     if made.exists():
         raise UsageError(f"{made} exists; a new export spends epsilon again, so choose another --out")
-    secret = load_graph(
-        graph, edges=edges, features=features, labels=labels, nodes=nodes, header=header, data_root=data_root,
-        columns={"id_column": id_column, "source": source, "target": target, "label_column": label_column,
-                 "delimiter": delimiter},
-    )  # fmt: skip
+    secret = given.load()
     secret.check_public_nodes()
-    if edges is not None:
+    if given.files.edges is not None:
         secret = _canonical(secret)
     guarantee = mechanism.mechanism_guarantee(seed)  # type: ignore[attr-defined]
-    with remembered(ledger, out):
-        if ledger is not None:
-            record(ledger, guarantee, secret, f"perturb {defence}", edge_set=edge_set, tenant=tenant)
+    with remembered(record_in.ledger, out):
+        if record_in.ledger is not None:
+            record(guarantee=guarantee, graph=secret, what=f"perturb {defence}", **record_in.asked())
     noisy = mechanism.perturb(secret, seed=seed)
     manifest = {
         "format": 1,

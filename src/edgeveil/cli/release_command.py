@@ -8,30 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgeveil.cli.common import (
-    DataRoot,
-    Delimiter,
-    Edges,
-    EdgeSetName,
-    Features,
-    GraphName,
-    Header,
-    IdColumn,
-    LabelColumn,
-    Labels,
-    LedgerFile,
+    Epsilon,
     ModelName,
-    NodeFile,
+    NoiseSeed,
     ScalingName,
-    Source,
+    SettingName,
     SplitName,
     SplitSeed,
-    Target,
-    TenantName,
     load_graph,
     remembered,
     say,
 )
 from edgeveil.cli.method_options import SetOption, settings
+from edgeveil.cli.option_groups import GraphOptions, LedgerOptions
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,41 +35,21 @@ def register(app: typer.Typer) -> None:
 
 
 def release(
-    graph: GraphName = None,
+    *,
+    given: GraphOptions,
     out: Annotated[Path, typer.Option(help="New folder for the release.")] = Path("release"),
     defence: Annotated[str, typer.Option(help="none, mlp, edgerand, lapgraph, lpgnet, gp-sound ...")] = "lapgraph",
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget for one undirected edge.")] = None,
+    epsilon: Epsilon = None,
     model: ModelName = "gcn",
     set_: SetOption = None,
     inference: Annotated[str | None, typer.Option(help="Graph to answer for, if it is another one.")] = None,
-    setting: Annotated[
-        str | None,
-        typer.Option(
-            help="transductive, inductive (both graphs pay), inductive-different (you assert: no common edge) or "
-            "inductive-evolving (you assert: the graph grows)."
-        ),
-    ] = None,
+    setting: SettingName = None,
     scaling: ScalingName = "auto",
     preset: Annotated[str | None, typer.Option(help="Paper whose hyper-parameters to use.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="For experiments only: reproducible noise is not private. Default: secure noise.")
-    ] = None,
+    seed: NoiseSeed = None,
     split: SplitName = None,
     split_seed: SplitSeed = 0,
-    edges: Edges = None,
-    header: Header = None,
-    features: Features = None,
-    labels: Labels = None,
-    id_column: IdColumn = None,
-    source: Source = None,
-    target: Target = None,
-    label_column: LabelColumn = None,
-    delimiter: Delimiter = None,
-    nodes: NodeFile = None,
-    ledger: LedgerFile = None,
-    edge_set: EdgeSetName = None,
-    tenant: TenantName = "owner",
-    data_root: DataRoot = None,
+    record_in: LedgerOptions,
 ) -> None:
     """Train one model under one defence and save what may be published, with its guarantee.
 
@@ -89,23 +58,18 @@ def release(
     """
     if (out / "manifest.json").exists():
         raise UsageError(f"{out} already holds a release; a new one spends epsilon again, so choose another --out")
-    secret = load_graph(
-        graph, edges=edges, features=features, labels=labels, nodes=nodes, header=header, split=split,
-        split_seed=split_seed, data_root=data_root,
-        columns={"id_column": id_column, "source": source, "target": target, "label_column": label_column,
-                 "delimiter": delimiter},
-    )  # fmt: skip
-    other = None if inference is None else load_graph(inference, data_root=data_root)
+    secret = given.load(split=split, split_seed=split_seed)
+    other = None if inference is None else load_graph(inference, data_root=given.data_root)
     from edgeveil.audits.audit import with_default_split
     from edgeveil.defences.defend import defend
 
     secret = secret if other is not None else with_default_split(secret, split_seed)
     options: dict[str, Any] = settings(set_, [defence]).get(defence, {})
     options |= {} if preset is None else {"preset": preset}
-    with remembered(ledger, out):
+    with remembered(record_in.ledger, out):
         made = defend(
             secret, defence, epsilon=epsilon, model=model, seed=seed, inference_graph=other, setting=setting,
-            ledger=ledger, edge_set=edge_set, tenant=tenant, scaling=scaling, **options,
+            scaling=scaling, **record_in.asked(), **options,
         )  # fmt: skip
         made.save(out)
     for note in made.notes:

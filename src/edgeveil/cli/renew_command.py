@@ -10,17 +10,15 @@ import typer
 from edgeveil.cli.common import (
     DataRoot,
     Edges,
-    EdgeSetName,
     Features,
     GraphName,
-    LedgerFile,
     NodeFile,
-    TenantName,
     load_graph,
     open_release,
     remembered,
     say,
 )
+from edgeveil.cli.option_groups import LedgerOptions, TableOptions
 from edgeveil.errors import UsageError
 
 EXAMPLE = "Example: edgeveil renew cora-lapgraph graph.npz --epsilon 1 --out tuesday --ledger ledger.db"
@@ -31,6 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def renew(
+    *,
     release: Annotated[Path, typer.Argument(metavar="DIR", help="Folder made by `edgeveil release`.")],
     graph: GraphName = None,
     out: Annotated[Path, typer.Option(help="New folder for the renewed release.")] = Path("renewed"),
@@ -38,9 +37,8 @@ def renew(
     edges: Edges = None,
     features: Features = None,
     nodes: NodeFile = None,
-    ledger: LedgerFile = None,
-    edge_set: EdgeSetName = None,
-    tenant: TenantName = "owner",
+    tables: TableOptions,
+    record_in: LedgerOptions,
     data_root: DataRoot = None,
 ) -> None:
     """Apply a release to another graph without training again; features are in model space, or the stored ones stay.
@@ -51,10 +49,13 @@ def renew(
         raise UsageError(f"{out} already holds a release; renewing spends epsilon again, so choose another --out")
     from edgeveil.defences.renew import renew as renewed
 
-    with remembered(ledger, out, release):
+    secret = load_graph(
+        graph, edges=edges, features=features, nodes=nodes, data_root=data_root, header=tables.header,
+        columns=tables.columns,
+    )  # fmt: skip
+    with remembered(record_in.ledger, out, release):
         made = renewed(
-            open_release(release), load_graph(graph, edges=edges, features=features, nodes=nodes, data_root=data_root),
-            epsilon=epsilon, ledger=ledger, edge_set=edge_set, tenant=tenant,
+            open_release(release), secret, epsilon=epsilon, **record_in.asked(),
         )  # fmt: skip
         made.save(out)
     say(made.guarantee.statement())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgeveil.cli.audit_command import command_line, hold_gate, read_gate
-from edgeveil.cli.common import say
+from edgeveil.cli.common import JunitFile, say
 from edgeveil.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def report(
     dataset: Annotated[str | None, typer.Option(help="Which dataset of a store with several.")] = None,
     out: Annotated[Path | None, typer.Option(help="The HTML file; default: report.html beside the store.")] = None,
     require: Annotated[str | None, typer.Option(help="Exit 1 unless shown, as in edgeveil audit --require.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write how --require came out as JUnit XML.")] = None,
+    junit: JunitFile = None,
     figures: Annotated[
         Path | None, typer.Option(help="Also write every figure as an SVG file into this folder.")
     ] = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.cli.common import DataRoot, Json, load_graph, say, words
+from edgeveil.cli.common import DataRoot, ExecutorName, Json, Workers, load_graph, say, words
 from edgeveil.cli.progress import RunProgress, duration
 from edgeveil.errors import UsageError
 
@@ -63,8 +63,8 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds, instead of the mode's.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the store of runs; tables share it.")] = Path("runs"),
     store: Annotated[Path | None, typer.Option(help="The store itself; default: OUT/reproduce.sqlite.")] = None,
-    executor: Annotated[str, typer.Option(help="serial, processes or ray.")] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Parallel workers; default: one per core.")] = None,
+    executor: ExecutorName = "processes",
+    workers: Workers = None,
     address: Annotated[str | None, typer.Option(help="Ray cluster to join.")] = None,
     data_root: DataRoot = None,
     cells: Annotated[Path | None, typer.Option(help="Also write the comparison, cell by cell, as CSV.")] = None,

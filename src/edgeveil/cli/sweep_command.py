@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.cli.common import DataRoot, Json, load_graph, say
+from edgeveil.cli.common import DataRoot, ExecutorName, Json, Workers, load_graph, say
 from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.cli.progress import RunProgress, duration
 from edgeveil.errors import UsageError
@@ -38,8 +38,8 @@ def sweep(
     plan: Annotated[Path | None, typer.Argument(metavar="PLAN.toml", help="Grids of runs; see docs/sweeps.md.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the store and the exported rows.")] = Path("runs"),
     store: Annotated[Path | None, typer.Option(help="The store itself; default: OUT/store.sqlite.")] = None,
-    executor: Annotated[str, typer.Option(help="serial, processes or ray.")] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Parallel workers; default: one per core.")] = None,
+    executor: ExecutorName = "processes",
+    workers: Workers = None,
     address: Annotated[
         str | None, typer.Option(help="Ray cluster to join; default: start one on this machine.")
     ] = None,

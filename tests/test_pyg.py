@@ -52,3 +52,21 @@ def test_the_same_edges_are_never_drawn_twice_under_one_epsilon() -> None:
 def test_nodes_that_only_edges_name_are_refused() -> None:
     with pytest.raises(GraphError, match="read off its edges"):
         pyg.LapGraph(epsilon=1.0)(Data(edge_index=torch.tensor([[0, 1], [1, 4]])))
+
+
+def test_nothing_that_might_tell_of_edges_passes_by_the_noise() -> None:
+    """Link splits, adjacencies, walks and other attributes used to travel along untouched, under a sound guarantee."""
+    before = data()
+    before.edge_label_index, before.train_pos_edge_index = before.edge_index[:, :20], before.edge_index
+    before.adj, before.random_walk_pe = torch.eye(30).to_sparse(), torch.rand(30, 4)
+    before.train_mask, before.club = torch.arange(30) < 9, list(range(30))
+    out = pyg.LapGraph(epsilon=1.0)(before)
+    assert set(out.keys()) == {"x", "y", "num_nodes", "edge_index", "train_mask", "guarantee"}
+    assert "club" in pyg.LapGraph(epsilon=1.0, keep=["club"])(before) and "adj" in before
+
+
+def test_a_copy_in_another_process_does_not_draw_for_the_same_edges_again() -> None:
+    transform = pyg.LapGraph(epsilon=1.0)
+    transform._process -= 1  # as in a loader's worker, which holds a copy of what was drawn before it started
+    with pytest.raises(BudgetExceeded, match="another process"):
+        transform(data())

@@ -140,3 +140,55 @@ def test_networkx_attributes_make_nodes_public_only_on_all_nodes() -> None:
     assert graph.public_nodes and graph.y.tolist() == [1, 0]
     with pytest.raises(GraphError, match="two nodes are written '1'"):
         from_networkx(networkx.Graph([(1, "1")]))
+
+
+FIRST_LINES = {
+    "nodes": ("root\n", "u1\nu2\nu3\nu4\n"),
+    "features": ("root,red\n", "u1,blue\nu2,green\nu3,blue\nu4,green\n"),
+    "labels": ("root,a\n", "u1,b\nu2,c\nu3,b\nu4,c\n"),
+}
+
+
+@pytest.mark.parametrize("kind", FIRST_LINES)
+def test_one_edge_never_decides_whether_a_first_line_is_a_node(tmp_path: Path, kind: str) -> None:
+    """The edge of `root` made its line a node, and without that edge it was a header: the published set of nodes told.
+
+    What may be published is the same set in both worlds; where only the edge list could decide, nothing may be.
+    """
+    first, rest = FIRST_LINES[kind]
+    (tmp_path / "table.csv").write_text(first + rest, encoding="utf-8")
+    ring, told = [("u1", "u2"), ("u2", "u3"), ("u3", "u4"), ("u4", "u1")], []
+    for pairs in (ring, [*ring, ("root", "u3")]):
+        try:
+            graph = read_graph(write(tmp_path / "e.csv", pairs), **{kind: tmp_path / "table.csv"})
+        except GraphError:
+            continue
+        if graph.public_nodes:
+            told.append(sorted(graph.node_ids))
+            continue
+        with pytest.raises(GraphError, match=r"first line of table.csv is a (header|node).*edge list alone"):
+            graph.check_public_nodes()
+    assert len(told) <= 1
+    (tmp_path / "table.csv").write_text({"nodes": "node\n"}.get(kind, "node,label\n") + first + rest, encoding="utf-8")
+    for pairs in (ring, [*ring, ("root", "u3")]):
+        graph = read_graph(write(tmp_path / "e.csv", pairs), **{kind: tmp_path / "table.csv"})
+        assert graph.public_nodes and sorted(graph.node_ids) == ["root", "u1", "u2", "u3", "u4"]
+
+
+def test_an_id_column_that_only_edges_know_is_not_public(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("node,user\n1,u1\n2,u2\n3,u3\n", encoding="utf-8")
+    edges = write(tmp_path / "e.csv", [("u1", "u2"), ("u2", "u3")])
+    with pytest.raises(GraphError, match="--id-column"):
+        read_graph(edges, nodes=tmp_path / "n.csv").check_public_nodes()
+    read_graph(edges, nodes=tmp_path / "n.csv", id_column="user").check_public_nodes()
+
+
+def test_networkx_edits_after_export_end_the_word_that_nodes_are_public(tmp_path: Path) -> None:
+    """Cutting a graph to some edges, or adding one, changes who is there; the graph's attribute used to survive that."""
+    known = Graph.from_edges([[0, 1], [1, 2]], num_nodes=4, node_ids=["a", "b", "c", "d"])
+    written = to_networkx(known)
+    assert from_networkx(written).public_nodes
+    grown = to_networkx(known)
+    grown.add_edge("a", "zoe")
+    for other in (written.edge_subgraph([("a", "b")]), grown, networkx.Graph([("a", "b")], public_nodes=True)):
+        assert not from_networkx(other).public_nodes

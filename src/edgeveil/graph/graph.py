@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError, UnknownNameError
 from edgeveil.graph import pairs
-from edgeveil.graph.files.ids import check_public_nodes
+from edgeveil.graph.files.ids import DOUBT, check_public_nodes
 from edgeveil.graph.validate import (
     Collapsed,
     Split,
@@ -265,7 +265,7 @@ class Graph:
 
     def check_public_nodes(self) -> None:
         """Raise unless the nodes are public; everything that states an epsilon for edges asks this first."""
-        check_public_nodes(self.public_nodes, self.name)
+        check_public_nodes(self.public_nodes, self.name, self.reading.get(DOUBT, ""))
 
     def named(self, name: str) -> Graph:
         """Same graph, other name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,7 +24,9 @@ def to_networkx(graph: Graph) -> Any:
     except ImportError as error:
         raise MissingExtra("NetworkX interchange", "dev") from error
     ids = list(range(graph.num_nodes)) if graph.node_ids is None else graph.node_ids.tolist()
-    out = networkx.Graph(name=graph.name, is_twin=graph.is_twin, public_nodes=graph.public_nodes)
+    out = networkx.Graph(name=graph.name, is_twin=graph.is_twin)
+    if graph.public_nodes:
+        out.graph["public_nodes"] = _list_of(ids)
     if graph.class_names is not None:
         out.graph["class_names"] = list(graph.class_names)
     x = graph.x.toarray() if sp.issparse(graph.x) else graph.x
@@ -55,7 +58,8 @@ def from_networkx(
     class: a number, or a name, and then the classes are numbered in the order of their names.
 
     NetworkX lists nodes as edges brought them in, so they are put in canonical order (whole numbers by value, else by
-    text), and they count as public only if `nodes` lists them all, or every node has ``x`` or ``y``.
+    text), and they count as public only if `nodes` lists them all, every node has ``x`` or ``y``, or they are the very
+    ones that `to_networkx` wrote as public: edges added or cut since may have changed who is there.
     """
     ordered = _ordered(source, nodes)
     place = {node: i for i, node in enumerate(ordered)}
@@ -69,7 +73,7 @@ def from_networkx(
     if any("split" in d for d in data):
         masks = {p: np.array([d.get("split") == p for d in data]) for p in ("train", "val", "test")}
     y, names = _numbered(_attribute(data, label, ordered, -1))
-    said = nodes is not None or bool(source.graph.get("public_nodes", False))
+    said = nodes is not None or source.graph.get("public_nodes") == _list_of(ordered)
     return Graph.from_edges(
         edges,
         _columns(data, features, ordered) if features else _attribute(data, "x", ordered, None),
@@ -84,6 +88,11 @@ def from_networkx(
         class_names=names or source.graph.get("class_names"),
         public_nodes=said or any(all(key in d for d in data) for key in (*features, "x", label)),
     )
+
+
+def _list_of(nodes: list[Any]) -> str:
+    """A digest of a list of nodes, which knows it again."""
+    return hashlib.sha256("\n".join(canonical_order(map(str, nodes))).encode()).hexdigest()
 
 
 def _ordered(source: Any, nodes: Iterable[Any] | None) -> list[Any]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from edgeveil.errors import GraphError
 
-__all__ = ["canonical_order", "check_public_nodes", "is_index", "plain_ids"]
+__all__ = ["DOUBT", "canonical_order", "check_public_nodes", "is_index", "plain_ids"]
 
+DOUBT = "not public"  # key of the reader's word why a node table rests on the edge list
 _WHOLE = re.compile(r"\d+(\.0+)?|")
 
 
@@ -30,8 +31,10 @@ def canonical_order(ids: Iterable[str]) -> list[str]:
     return sorted(distinct, key=int) if all(map(is_index, distinct)) else sorted(distinct)
 
 
-def check_public_nodes(public: bool, name: str) -> None:
+def check_public_nodes(public: bool, name: str, doubt: str = "") -> None:
     """Refuse to publish under a promise about edges where the edges themselves say which nodes there are."""
+    if doubt and not public:
+        raise GraphError(f"the nodes of {name} are not public: {doubt}")
     if not public:
         raise GraphError(
             f"the nodes of {name} were read off its edges, so the list of nodes is itself a secret that no epsilon "

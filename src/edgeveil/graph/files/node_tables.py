@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Set
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +62,34 @@ class Features:
 
 @dataclass(frozen=True)
 class Reading:
-    """What helps to read a table of nodes: other files' ids and the user's own words."""
+    """What helps to read a table of nodes: other files' ids and the user's own words.
+
+    Where the edge list's cells change how a table is read, who is a node depends on edges: `doubts` says so.
+    """
 
     elsewhere: Set[str] = frozenset()  # cells of the edge list below its first line
     id_column: str | None = None
     delimiter: str | None = None
     label_column: str | None = None
+    doubts: list[str] = field(default_factory=list, compare=False)
+
+    def headed(self, table: Table, rule: Callable[[Table, Set[str]], bool]) -> bool:
+        """Whether the first line is a header: by the user's word, else by a rule that may look at the edge list."""
+        if _told(table, self):
+            return True
+        found = rule(table, self.elsewhere)
+        if found != rule(table, frozenset()):
+            self.doubts.append(
+                f"that the first line of {table.path.name} is {'a header' if found else 'a node'} follows from the "
+                "edge list alone, so that the list of nodes depends on edges; begin the file with a line that names "
+                "its columns, node first, or name the --id-column"
+            )
+        return found
 
 
 def read_nodes(path: str | Path, how: Reading = Reading()) -> list[str]:  # noqa: B008 - frozen
     """All node ids, one per line or in the id column, each once."""
-    table = read_table(path, lambda t: _told(t, how) or node_header(t, how.elsewhere), how.delimiter)
+    table = read_table(path, lambda t: how.headed(t, node_header), how.delimiter)
     at = _id_place(table, how)
     ids = _ids_of(table, at)
     seen = set[str]()
@@ -104,6 +122,10 @@ def _id_place(table: Table, how: Reading) -> int:
     best = max(range(len(shares)), key=lambda at: (shares[at], -at))
     if best and shares[0] == 0 and shares[best] >= 0.5 and table.rows > 2:
         log.warning("%s: node ids are taken from %r, which the edge list knows", table.path.name, table.name(best))
+        how.doubts.append(
+            f"that the ids of {table.path.name} stand in {table.name(best)!r} follows from the edge list alone; name "
+            "the --id-column"
+        )
         return best
     return 0
 
@@ -131,7 +153,7 @@ def read_features(path: str | Path, how: Reading = Reading()) -> Features:  # no
         return Features(_load_npy(path), None, path)
     if path.suffix == ".npz":
         return _from_npz(path)
-    table = read_table(path, lambda t: _told(t, how) or feature_header(t, how.elsewhere), how.delimiter)
+    table = read_table(path, lambda t: how.headed(t, feature_header), how.delimiter)
     if table.width < 2:
         raise GraphError(
             f"{path.name} has one column ({table.said}); features need a node id and at least one more: name the "
@@ -225,7 +247,8 @@ def read_labels(
 
     `known` node ids, all of them if `complete`, help to tell a header (`headers.label_header`).
     """
-    table = read_table(path, lambda t: _told(t, how) or label_header(t, known, complete, how.elsewhere), how.delimiter)
+    rule = partial(label_header, known=known, complete=complete)
+    table = read_table(path, lambda t: how.headed(t, lambda t, cells: rule(t, elsewhere=cells)), how.delimiter)
     names = [name.lower() for name in table.names or ()]
     at_split = names.index("split") if "split" in names else None
     at_id = _id_place(table, how)

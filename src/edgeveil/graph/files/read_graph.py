@@ -15,7 +15,7 @@ from edgeveil.errors import GraphError
 from edgeveil.graph.files.column_rules import is_number
 from edgeveil.graph.files.columns import Table, read_table
 from edgeveil.graph.files.edge_table import EdgeTable, NodeIndex, read_edges
-from edgeveil.graph.files.ids import canonical_order, is_index, plain_ids
+from edgeveil.graph.files.ids import DOUBT, canonical_order, is_index, plain_ids
 from edgeveil.graph.files.node_tables import Features, Labels, Reading, read_features, read_labels, read_nodes
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.ogb import is_ogb, read_ogb
@@ -46,8 +46,9 @@ def read_graph(
 
     `nodes` lists all nodes, one id per line or in the id column. Without it, features or labels that cover every
     node of the edge list do the same; else the nodes come from the edges, and the graph cannot be published under a
-    promise about them (`Graph.public_nodes`). Whole numbers are ordered by value; other ids stand in the order of the
-    feature rows, which is how models number them, and without features in the order of their characters.
+    promise about them (`Graph.public_nodes`); nor can it where only the edge list tells a header from a node. Whole
+    numbers are ordered by value; other ids stand in the order of the feature rows, which is how models number them,
+    and without features in the order of their characters.
 
     Direction and weights are collapsed and `graph.collapsed` says what was lost. `directed=None` takes the file's word
     (a column ``directed``), else guesses: at least 1 % of the edges given both ways, but not all, means directed.
@@ -73,6 +74,7 @@ def read_graph(
     table = read_edges(raw, index, known=known, complete=complete, header=header, source=source, target=target)
     _check_listed({edges.name: index, **_named(x, y, labels)}, listed, nodes, x)
     order, public = _node_order(index, listed, x, y)
+    public = public and not how.doubts
     place = _places(index, order)
     pairs = place[table.edges]
     given = y.masks(order) if y is not None else None
@@ -97,6 +99,8 @@ def read_graph(
         said["labels"] = f"{Path(labels).name}: {y.said}"
     if listed is not None and nodes is not None:
         said["nodes"] = f"{Path(nodes).name}: {len(listed):,} nodes"
+    if how.doubts:
+        said[DOUBT] = "; ".join(how.doubts)
     return graph.with_table(None if x is None else x.table, said)
 
 

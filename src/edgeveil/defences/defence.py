@@ -33,6 +33,7 @@ from edgeveil.release.predictors import GraphPredictor, Predictor, no_edges
 from edgeveil.release.release import Release
 
 if TYPE_CHECKING:
+    from edgeveil.defences.stored.stored_job import StoredJob
     from edgeveil.graph.features import FeatureMatrix
 
 __all__ = [
@@ -82,6 +83,13 @@ class Defence(ABC):
     @abstractmethod
     def release(self, job: Job) -> Release:
         """Train under this defence and return what may be published."""
+
+    def release_stored(self, job: StoredJob) -> Release:
+        """The same for a graph whose edges stay in files; refused by methods that need all of them in memory."""
+        raise InputError(
+            f"{registered_name(self)!r} needs all edges in memory, but these stay in files; methods that only ask for "
+            "counts do not: lpgnet-1, lpgnet-2, veil-counts, mlp"
+        )
 
     def check_size(self, graph: Graph) -> None:
         """Refuse at once, by counts alone, a graph whose release would not fit this machine; by default none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from edgeveil.defences.defence import DEFENCES, Defence, Faces, fit_model, make_release
 from edgeveil.defences.job import Job
@@ -15,6 +15,9 @@ from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.registry import Places
 from edgeveil.release.predictors import TabularPredictor
 from edgeveil.release.release import Release
+
+if TYPE_CHECKING:
+    from edgeveil.defences.stored.stored_job import StoredJob
 
 __all__ = ["FeatureOnly"]
 
@@ -39,15 +42,23 @@ class FeatureOnly(Defence):
         asked = preset("default", job.graph.dataset, "mlp").model if own else job.model
         spec = asked if asked.name == "mlp" else replace(asked, name="mlp")
         model = fit_model(job, spec, job.train_features, None)
-        guarantee = Guarantee(
+        predictor = TabularPredictor(spec, model, job.inference.num_nodes)
+        return make_release(self, job, predictor, self._claim(), seconds=time.perf_counter() - started, notes=notes)
+
+    def release_stored(self, job: StoredJob) -> Release:
+        """The same from blocks of rows; the edges' files are not opened."""
+        from edgeveil.defences.stored.count_releases import release_mlp
+
+        return release_mlp(self, job, self._claim())
+
+    def _claim(self) -> Guarantee:
+        return Guarantee(
             status="sound",
             claimed_epsilon=0.0,
             randomness="no noise is needed",
             reason="The model never reads an edge",
             reference=self.reference,
         )
-        predictor = TabularPredictor(spec, model, job.inference.num_nodes)
-        return make_release(self, job, predictor, guarantee, seconds=time.perf_counter() - started, notes=notes)
 
     def renewal(self, seed: int | None = None) -> Renewal:
         """Free: only features are read, and they are public."""

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from edgeveil.models.settings import TrainSpec
 from edgeveil.models.structure import Structure
 from edgeveil.seeds import derive
 
-__all__ = ["EvalSet", "History", "Progress", "fit"]
+__all__ = ["EvalSet", "History", "Progress", "Work", "fit", "run_epochs"]
 
 Progress = Callable[[int, int, dict[str, float]], None]
 """Called after every epoch with (epochs done, epochs planned, the epoch's figures)."""
@@ -66,6 +66,22 @@ class History:
     def to_json(self) -> dict[str, Any]:
         """JSON-ready dictionary."""
         return asdict(self)
+
+
+class Work(Protocol):
+    """The losses of one run: an epoch's steps, and what validation says."""
+
+    model: Model
+    spec: TrainSpec
+    objective: Objective
+
+    def steps(self) -> Iterator[Tensor]:
+        """Training losses of one epoch, one optimiser step each."""
+        ...
+
+    def validate(self) -> tuple[float, float] | None:
+        """Loss and score on the validation nodes, in evaluation mode."""
+        ...
 
 
 class _Work:
@@ -209,26 +225,30 @@ def fit(
     _check(model, spec, y, train, multilabel, has_val=has_val, noisy=isinstance(objective, Drop))
     goal = objective or CrossEntropy(y, train, val, class_weights=spec.class_weights)
     work = _Work(model, x, structure, spec, goal, validation)
-    optimizer = _optimizer(model, spec)
     memo = memos.active() if objective is None and validation is None else None
     name = f"{_key(model, x, structure, y, train, val, spec, seed)} {memos.weights_digest(model)}" if memo else ""
     known: History | None = memo.recall(name, model) if memo else None
     if known is not None:
         return known
-    started = time.perf_counter()
+    history = run_epochs(work, seed=seed, progress=progress, num_threads=num_threads)
+    if memo:
+        memo.keep(name, model, history)
+    return history
+
+
+def run_epochs(work: Work, *, seed: int, progress: Progress | None = None, num_threads: int | None = None) -> History:
+    """Train `work.model` in place, wherever its rows come from, and leave it with the weights that its spec keeps."""
+    model, state, started = work.model, _State(), time.perf_counter()
+    optimizer = _optimizer(model, work.spec)
     with threads.limited(num_threads), threads.flushing(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "model", "training"))
-        state = _State()
         _run(work, optimizer, state, progress)
     if state.best:
         model.load_state_dict(state.best)
     model.eval()
     kept = state.best_epoch if state.best else state.epoch
     seconds = time.perf_counter() - started
-    history = History(state.train_loss, state.val_loss, state.val_score, kept, state.stopped, seconds)
-    if memo:
-        memo.keep(name, model, history)
-    return history
+    return History(state.train_loss, state.val_loss, state.val_score, kept, state.stopped, seconds)
 
 
 def _check(model: Model, spec: TrainSpec, y: Any, train: Any, multilabel: bool, *, has_val: bool, noisy: bool) -> None:
@@ -277,7 +297,7 @@ def _key(
     return digest.hexdigest()
 
 
-def _run(work: _Work, optimizer: Adam, state: _State, progress: Progress | None) -> None:
+def _run(work: Work, optimizer: Adam, state: _State, progress: Progress | None) -> None:
     model, spec = work.model, work.spec
     model.train()
     while state.epoch < spec.epochs and not state.stopped:
@@ -297,7 +317,7 @@ def _run(work: _Work, optimizer: Adam, state: _State, progress: Progress | None)
             progress(state.epoch, spec.epochs, {"loss": loss, "val_loss": val_loss, "val_score": val_score})
 
 
-def _epoch(work: _Work, optimizer: Adam, state: _State) -> float:
+def _epoch(work: Work, optimizer: Adam, state: _State) -> float:
     before = _snapshot(work.model) if work.spec.keep == "least-train-loss" else {}
     total = 0.0
     for loss in work.steps():

@@ -77,7 +77,7 @@ class ReadoutPredictor(Predictor):
         noise: CountNoise | None = None,
     ) -> None:
         self.noise, self.stores_counts = noise, noise is not None
-        self.base, self.spec, self.model, self.counts = base, spec, model, np.asarray(counts, np.float64)
+        self.base, self.spec, self.model, self.counts = base, spec, model, np.asarray(counts)
         self.form, self.temperature = form, float(temperature)
         self.num_nodes, self.num_outputs = base.num_nodes, int(model.num_outputs)
         self.rowwise = base.rowwise

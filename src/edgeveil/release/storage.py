@@ -21,6 +21,8 @@ import os
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +66,10 @@ def save_release(release: Release, path: Path) -> Path:
         files = {"weights.npz": weights, "features.npz": _feature_arrays(release.matrix), structure_file: structure}
         if release.node_ids is not None:
             files["names.npz"] = {"node_ids": np.asarray(release.node_ids).astype(str)}
-        sums = {name: _write(scratch / name, _packed(arrays), secret=name == PRIVATE) for name, arrays in files.items()}
+        sums = {name: _write(scratch / name, arrays, secret=name == PRIVATE) for name, arrays in files.items()}
         if private:
-            _write(scratch / PRIVATE_SUM, sums.pop(PRIVATE).encode(), secret=True)
+            with _new(scratch / PRIVATE_SUM, secret=True) as file:
+                file.write(sums.pop(PRIVATE).encode())
         manifest = {
             "format": FORMAT,
             **{name: getattr(release, name) for name in PLAIN_FIELDS},
@@ -151,19 +154,22 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _packed(arrays: Arrays) -> bytes:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
-
-
-def _write(path: Path, data: bytes, secret: bool) -> str:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
+@contextmanager
+def _new(path: Path, secret: bool) -> Iterator[Any]:
+    """A new file, on disk when the block ends."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
+    with os.fdopen(handle, "w+b") as file:
+        yield file
         file.flush()
         os.fsync(file.fileno())
-    return hashlib.sha256(data).hexdigest()
+
+
+def _write(path: Path, arrays: Arrays, secret: bool) -> str:
+    """Pack the arrays straight into the file, so that large ones are never held twice; its sha256."""
+    with _new(path, secret) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,9 @@ from edgeveil.release.lpgnet_predictor import CountNoise, LPGNetPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed, as_generator
 from edgeveil.values import is_whole
+
+if TYPE_CHECKING:
+    from edgeveil.defences.stored.stored_job import StoredJob
 
 __all__ = ["LPGNet"]
 
@@ -142,7 +145,7 @@ class LPGNet(VectorDefence):
         models, reader = [first], None
         if self.readout == "bayes":
             cost = self.cost_of_query(phases, job.times)
-            reader = EvidenceReader(job, DegreeNoise(self._law, float(noise_scale(cost))))
+            reader = EvidenceReader(job, DegreeNoise(self.law, float(noise_scale(cost))))
         for phase in distinct(phases):
             answer(phase, first)
         if reader is not None:
@@ -159,13 +162,22 @@ class LPGNet(VectorDefence):
         budget = self.noise_stage(job, phases, learn)
         serve = phases[2]
         evidence, temperature = (None, 1.0) if reader is None else reader.result(serve)
-        noise = self._noise_of(self.cost_of_query(phases, job.times))
+        noise = self.public_noise(self.cost_of_query(phases, job.times))
         predictor = LPGNetPredictor(spec, models, serve.vectors, evidence, temperature, noise)
         return make_release(
             self, job, predictor, self.job_guarantee(job, budget), seconds=time.perf_counter() - started,
             contains_private_graph=budget.unlimited or self.variant == "published",
             notes=(*notes, *(() if reader is None else reader.notes), *self._storage_note(budget)),
         )  # fmt: skip
+
+    def release_stored(self, job: StoredJob) -> Release:
+        """The same from files: counts by a data engine, MLPs from blocks of rows."""
+        from edgeveil.defences.stored.count_releases import release_lpgnet
+
+        self._check_noise(job.seed)
+        if self.readout != "mlp" or self.variant != "correct":
+            raise InputError("edges that stay in files are read by readout='mlp', variant='correct' only")
+        return release_lpgnet(self, job)
 
     def renewal(self, seed: int | None = None) -> Renewal:
         """One query per layer on the new graph, each at the same cost (Alg. 3)."""
@@ -177,25 +189,25 @@ class LPGNet(VectorDefence):
             raise InputError(f"no renewal is proved for variant {self.variant!r} of lpgnet; make a new release")
         check_epsilon(self.epsilon)
         self._check_noise(seed)
-        return Renewal(self._budget().cap, self._renew)
+        return Renewal(self.budget().cap, self._renew)
 
     def _renew(self, snapshot: Snapshot) -> Renewed:
-        old, budget = snapshot.release.predictor, self._budget()
+        old, budget = snapshot.release.predictor, self.budget()
         assert isinstance(old, LPGNetPredictor)
-        cost = query_cost(budget, self.layers, self._law)
+        cost = query_cost(budget, self.layers, self.law)
 
         def vectors(clusters: NDArray[np.int64], layer: int) -> Float:
             ask(budget, cost, f"cluster-degree vectors, layer {layer}", SNAPSHOT)
             counts = cluster_degrees(snapshot.graph, clusters, old.num_outputs)
             return self.perturb_counts(counts, cost, snapshot.noise_seed(layer))
 
-        predictor = ask_again(old, snapshot.x, vectors, self._noise_of(cost))
+        predictor = ask_again(old, snapshot.x, vectors, self.public_noise(cost))
         guarantee = composed(snapshot.release.guarantee, budget, snapshot.seed)
         return Renewed(predictor, snapshot.x, guarantee)
 
-    def _noise_of(self, cost: QueryCost) -> CountNoise:
+    def public_noise(self, cost: QueryCost) -> CountNoise:
         """What is public about the noise on every stored count."""
-        return CountNoise(self._law, float(noise_scale(cost)), self._clips)
+        return CountNoise(self.law, float(noise_scale(cost)), self._clips)
 
     @property
     def _clips(self) -> bool:
@@ -213,11 +225,11 @@ class LPGNet(VectorDefence):
         return float(self.epsilon)
 
     @property
-    def _law(self) -> NoiseLaw:
+    def law(self) -> NoiseLaw:
         law: Any = self.noise
         return cast(NoiseLaw, law)
 
-    def _budget(self, times: int = 1) -> Budget:
+    def budget(self, times: int = 1) -> Budget:
         """Laplace noise is pure; Gaussian noise is added up on its exact curve, or by zCDP if that is smaller."""
         return Budget(self._epsilon * times, delta=self.delta, accountant="gaussian" if self.delta else "pure")
 
@@ -226,7 +238,7 @@ class LPGNet(VectorDefence):
 
         All that a release reads of private edges; `experiments` run this very function with clusters of their own.
         """
-        budget, cost = self._budget(job.times), self.cost_of_query(phases, job.times)
+        budget, cost = self.budget(job.times), self.cost_of_query(phases, job.times)
         for layer in range(1, self.layers + 1):
             for phase in distinct(phases):
                 self._ask(job, budget, cost, phase, layer)
@@ -236,7 +248,7 @@ class LPGNet(VectorDefence):
     def cost_of_query(self, phases: Sequence[Phase], times: int) -> QueryCost:
         """Cost of each query: both one graph's own epsilon and, where two share a bill, the sum must cover them."""
         most = most_queries(phases, self.layers)
-        costs = [query_cost(self._budget(n), most * n // times, self._law) for n in sorted({1, times})]
+        costs = [query_cost(self.budget(n), most * n // times, self.law) for n in sorted({1, times})]
         return max(costs, key=noise_scale)
 
     def _ask(self, job: Job, budget: Budget, cost: QueryCost, phase: Phase, layer: int) -> None:
@@ -255,7 +267,7 @@ class LPGNet(VectorDefence):
             raise InputError(f"{self.noise} noise does not have the cost {cost}; use query_cost for this law")
         published = self.variant == "published"
         shape = (counts.shape[0], counts.shape[1])
-        noise = degree_noise(noise_for(seed), self._law, noise_scale(cost), shape, slices=SLICES if published else 1)
+        noise = degree_noise(noise_for(seed), self.law, noise_scale(cost), shape, slices=SLICES if published else 1)
         vectors = counts + noise
         if self._clips:
             vectors = np.maximum(vectors, 0.0)
@@ -281,7 +293,7 @@ class LPGNet(VectorDefence):
             status="refuted" if self.variant == "published" else "sound",
             claimed_epsilon=self._epsilon,
             delta=self.delta or 0.0,
-            accountant=self._budget().accountant,
+            accountant=self.budget().accountant,
             randomness=SECURE if seed is None else SEEDED,
             reason=REUSED if self.variant == "published" else "",
             reference=self.reference,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from edgeveil.release.predictors import TabularPredictor
 from edgeveil.release.readout_predictor import ReadoutPredictor, StoredPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed
+
+if TYPE_CHECKING:
+    from edgeveil.defences.stored.stored_job import StoredJob
 
 __all__ = ["VeilCounts"]
 
@@ -82,6 +85,12 @@ class VeilCounts(VectorDefence):
             self, job, chosen.predictor, self.job_guarantee(job, budget), seconds=time.perf_counter() - started,
             notes=(*base.notes, chosen.note),
         )  # fmt: skip
+
+    def release_stored(self, job: StoredJob) -> Release:
+        """The same from files, with the MLP alone as edge-free base."""
+        from edgeveil.defences.stored.count_releases import release_counts
+
+        return release_counts(self, self._query, job)
 
     def renewal(self, seed: int | None = None) -> Renewal:
         """One count query on the new graph, read by the MLP that the release has trained; clusters are the base's."""

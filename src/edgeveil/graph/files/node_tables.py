@@ -22,7 +22,7 @@ from edgeveil.graph.files.table_transform import TableTransform
 from edgeveil.graph.npz import read_arrays
 from edgeveil.graph.validate import Split
 
-__all__ = ["Features", "Labels", "Reading", "read_features", "read_labels", "read_nodes"]
+__all__ = ["PARTS", "Features", "Labels", "Reading", "read_features", "read_labels", "read_nodes", "to_classes"]
 
 log = logging.getLogger("edgeveil")
 UNLABELLED = {"", "-1", "na", "nan", "none", "null", "?"}
@@ -264,7 +264,7 @@ def read_labels(
         values = _multi_hot(table, at_label)
         titles = tuple(table.name(at) for at in at_label) if table.names else None
         return Labels(ids, values, None, parts, titles, said)
-    classes, count, titles = _to_classes(table.cells(at_label[0]), Path(path))
+    classes, count, titles = to_classes(table.cells(at_label[0]), Path(path))
     return Labels(ids, classes, count, parts, titles, said)
 
 
@@ -291,7 +291,7 @@ def _multi_hot(table: Table, places: list[int]) -> NDArray[np.uint8]:
     return np.array([[cell[0] == "1" for cell in column] for column in columns], np.uint8).T
 
 
-def _to_classes(cells: list[str], path: Path) -> tuple[NDArray[np.int64], int, tuple[str, ...] | None]:
+def to_classes(cells: list[str], path: Path) -> tuple[NDArray[np.int64], int, tuple[str, ...] | None]:
     """Class numbers 0..C-1 as they are; others are numbered in sorted order and keep their names."""
     used = {cell for cell in set(cells) if cell.lower() not in UNLABELLED}
     numeric = bool(used) and all(map(is_number, used))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import StorageError
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.stored.stored_graph import StoredGraph
 
 __all__ = ["LIMIT", "EdgeHashes", "EdgeKey", "hash_edges"]
 
@@ -79,7 +80,7 @@ class EdgeKey:
         return hashlib.blake2b(text.encode(), digest_size=32, key=self.secret, person=b"edgeveil-seal").hexdigest()
 
 
-def hash_edges(graph: Graph, key: EdgeKey) -> EdgeHashes | None:
+def hash_edges(graph: Graph | StoredGraph, key: EdgeKey) -> EdgeHashes | None:
     """The hashes of all edges; None beyond `LIMIT` edges, where overlap with every other set has to be assumed."""
     if graph.num_edges > LIMIT:
         return None

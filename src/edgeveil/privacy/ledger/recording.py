@@ -12,6 +12,7 @@ import numpy as np
 
 from edgeveil.errors import UsageError
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.stored.stored_graph import StoredGraph
 from edgeveil.privacy.ledger import open_ledger
 from edgeveil.privacy.ledger.edges import LIMIT, EdgeHashes, EdgeKey, hash_edges
 from edgeveil.privacy.ledger.ledger import OWNER, Ledger, Spend
@@ -20,6 +21,7 @@ from edgeveil.privacy.ledger.units import UNLIMITED, Cost
 __all__ = ["Recorder", "recording"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
+Graphs = Sequence[Graph | StoredGraph]
 _TENANT = re.compile(r"[A-Za-z0-9._@-]{1,80}")
 
 
@@ -30,7 +32,7 @@ class Recorder:
     only caps that somebody set are held.
     """
 
-    def __init__(self, ledger: Ledger, graphs: Sequence[Graph], edge_set: str | None, tenant: str) -> None:
+    def __init__(self, ledger: Ledger, graphs: Graphs, edge_set: str | None, tenant: str) -> None:
         self.ledger = ledger
         self.edge_set = _edge_set(graphs[0], edge_set)
         if not _TENANT.fullmatch(tenant):
@@ -46,14 +48,22 @@ class Recorder:
         """Raise if the charge would be refused; charges nothing."""
         self._spend(cost, what, dry=True)
 
-    def charge(self, cost: Cost, what: str, product: str = "") -> Spend:
-        """Charge, durably; `product` is the identity of the release that may now leave."""
-        spend = self._spend(cost, what)
-        self.ledger.settle(spend.id, "done", self.ledger.key.seal(product) if product else "")
+    def charge(self, cost: Cost, what: str, product: str = "", *, token: str | None = None) -> Spend:
+        """Charge, durably; `product` is the identity of the release that may now leave.
+
+        A `token` names the charge: whoever comes back with it, after a crash, finds the charge instead of a second one.
+        """
+        spend = self._spend(cost, what, token=token)
+        if token is None:
+            self.settle(spend, product)
         return spend
 
-    def _spend(self, cost: Cost, what: str, dry: bool = False) -> Spend:
-        token = secrets.token_hex(16)
+    def settle(self, spend: Spend, product: str = "") -> None:
+        """Note that what was charged for is made."""
+        self.ledger.settle(spend.id, "done", self.ledger.key.seal(product) if product else "")
+
+    def _spend(self, cost: Cost, what: str, dry: bool = False, token: str | None = None) -> Spend:
+        token = token or secrets.token_hex(16)
         return self.ledger.spend(
             tenant=self.tenant, key_id="-", what=what, edge_set=self.edge_set, epsilon=cost.epsilon, delta=cost.delta,
             unbounded=cost.unbounded, token=token, digest=token, edges=self._edges, large=self._large, dry=dry,
@@ -62,7 +72,11 @@ class Recorder:
 
 @contextmanager
 def recording(
-    where: str | Path | Ledger, graphs: Sequence[Graph], *, edge_set: str | None = None, tenant: str = OWNER
+    where: str | Path | Ledger,
+    graphs: Graphs,
+    *,
+    edge_set: str | None = None,
+    tenant: str = OWNER,
 ) -> Iterator[Recorder]:
     """A recorder on a ledger (a file, an address, or one that is open already)."""
     ledger = where if isinstance(where, Ledger) else open_ledger(where)
@@ -73,13 +87,13 @@ def recording(
             ledger.close()
 
 
-def _edge_set(graph: Graph, given: str | None) -> str:
+def _edge_set(graph: Graph | StoredGraph, given: str | None) -> str:
     if given is not None and not _NAME.fullmatch(given):
         raise UsageError(f"an edge set's name must be 1 to 80 letters, digits or ._-, got {given!r}")
     return given or re.sub(r"[^A-Za-z0-9._-]", "-", graph.name)[:80] or "graph"
 
 
-def _hash_all(graphs: Sequence[Graph], key: EdgeKey) -> EdgeHashes | None:
+def _hash_all(graphs: Graphs, key: EdgeKey) -> EdgeHashes | None:
     """The edges of all graphs together; None when they cannot be kept or are known by different kinds of name."""
     hashed: list[EdgeHashes] = []
     for graph in graphs:

@@ -1,0 +1,86 @@
+"""Where tables lie: a local file or folder, or any address that fsspec opens (``s3://``, ``gs://``, ``memory://``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from edgeveil.errors import MissingExtra, StorageError
+
+__all__ = ["Place", "find_tables", "is_address", "is_table_folder", "open_parquet"]
+
+EDGE_TABLES = "tables that stay in files"
+EXTRA = "scale"
+
+
+class Place(NamedTuple):
+    """The parquet files behind an address, sorted; `system` is None for local ones."""
+
+    address: str
+    files: tuple[str, ...]
+    system: Any = None
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        return self.address.rstrip("/").rpartition("/")[2] or self.address
+
+
+def is_address(where: str | Path) -> bool:
+    """Whether this is no plain path but an address with a protocol."""
+    return "://" in str(where)
+
+
+def is_table_folder(where: str | Path) -> bool:
+    """Whether this names a folder of parquet files, at any depth, or an address."""
+    if is_address(where):
+        return True
+    path = Path(where)
+    return path.is_dir() and next(path.rglob("*.parquet"), None) is not None
+
+
+def find_tables(where: str | Path) -> Place:
+    """The parquet file or files at a path or an address; folders are searched at every depth."""
+    address = str(where)
+    if address.startswith("file://"):
+        address = address.removeprefix("file://")
+    if not is_address(address):
+        return _found(str(where), _local(Path(address)), None)
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtra(f"the address {address}", EXTRA) from error
+    try:
+        system, path = fsspec.core.url_to_fs(address)
+        inside = [path] if system.isfile(path) else sorted(system.find(path))
+    except (OSError, ValueError, ImportError) as error:
+        raise StorageError(f"cannot open {address}: {error}") from error
+    files = [system.unstrip_protocol(file) for file in inside if _is_parquet(file)]
+    return _found(address, files, system)
+
+
+def _local(path: Path) -> list[str]:
+    found = sorted(path.rglob("*")) if path.is_dir() else [path] if path.is_file() else []
+    return [str(file) for file in found if file.is_file() and _is_parquet(file.relative_to(path.parent).as_posix())]
+
+
+def _is_parquet(name: str) -> bool:
+    """A parquet file that is no engine's hidden scratch (``_temporary``, ``.part``)."""
+    return name.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in name.split("/")[1:])
+
+
+def _found(address: str, files: list[str], system: Any) -> Place:
+    if not files:
+        raise StorageError(f"no parquet file at {address}; give a .parquet file or a folder that holds some")
+    return Place(address, tuple(files), system)
+
+
+def open_parquet(place: Place, file: str) -> Any:
+    """One of the files, opened for reading."""
+    try:
+        return pyarrow.parquet.ParquetFile(file if place.system is None else place.system.open(file))
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(f"{file} is not a readable parquet file: {error}") from error

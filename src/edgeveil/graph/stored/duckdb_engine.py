@@ -1,0 +1,94 @@
+"""The embedded engine: DuckDB, out of core, spilling to a scratch folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from edgeveil.errors import MissingExtra, StorageError
+from edgeveil.graph.stored.addresses import EDGE_TABLES, EXTRA, Place
+from edgeveil.graph.stored.engine import BATCH
+
+__all__ = ["DuckDBEngine"]
+
+
+class DuckDBEngine:
+    """One connection with bounded buffers; what exceeds them goes to `scratch`."""
+
+    name = "duckdb"
+
+    def __init__(self, scratch: Path, *, memory: str = "1GB", threads: int | None = None) -> None:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise MissingExtra(EDGE_TABLES, EXTRA) from error
+        self._errors = duckdb.Error
+        self._scratch = Path(tempfile.mkdtemp(prefix="spill-", dir=scratch))
+        try:
+            self._connection = duckdb.connect(
+                config={
+                    "memory_limit": memory,
+                    "temp_directory": str(self._scratch),
+                    "threads": threads or os.cpu_count() or 1,
+                    "preserve_insertion_order": False,
+                    "autoinstall_known_extensions": False,
+                }
+            )
+        except duckdb.Error as error:
+            raise StorageError(f"DuckDB does not start with a memory of {memory!r}: {error}") from error
+        self._systems: set[str] = set()
+
+    def view(self, name: str, place: Place, columns: Mapping[str, str] | None = None) -> None:
+        """Call these files `name`; `columns` keeps only those columns, under new names (new: old)."""
+        if place.system is not None:
+            protocol = place.system.protocol if isinstance(place.system.protocol, str) else place.system.protocol[0]
+            if protocol not in self._systems:
+                self._connection.register_filesystem(place.system)
+                self._systems.add(protocol)
+        chosen = ", ".join(f"{_quoted(old)} AS {new}" for new, old in columns.items()) if columns else "*"
+        files = ", ".join("'" + file.replace("'", "''") + "'" for file in place.files)
+        self._run(f"CREATE OR REPLACE VIEW {name} AS SELECT {chosen} FROM read_parquet([{files}])")
+
+    def batches(self, sql: str) -> Iterator[Any]:
+        """The answer as Arrow record batches."""
+        try:
+            yield from self._connection.sql(sql).to_arrow_reader(BATCH)
+        except self._errors as error:
+            raise _failed(error) from error
+
+    def save(self, sql: str, folder: Path) -> None:
+        """The answer as one parquet file in a new folder, in the order that the query states."""
+        part = folder.with_name(f".{folder.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        try:
+            part.mkdir(parents=True)
+            target = str(part / "part-0.parquet").replace("'", "''")
+            self._run(f"COPY ({sql}) TO '{target}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 262144)")
+            shutil.rmtree(folder, ignore_errors=True)
+            part.replace(folder)
+        except OSError as error:
+            raise StorageError(f"cannot write {folder}: {error.strerror or error}; free some space") from error
+
+    def close(self) -> None:
+        """Give back memory and scratch files."""
+        self._connection.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _run(self, sql: str) -> Any:
+        try:
+            return self._connection.execute(sql)
+        except self._errors as error:
+            raise _failed(error) from error
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _failed(error: Exception) -> StorageError:
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return StorageError(f"DuckDB could not answer: {text}; more memory (--memory) or disk for the work folder may help")

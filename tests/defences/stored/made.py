@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edgeveil.defences.stored.defend_stored import defend_stored
 from edgeveil.graph.splits import apply_split
-from edgeveil.graph.stored.stored_graph import open_graph
+from edgeveil.graph.stored.graph_in_files import open_graph
 from edgeveil.models.settings import TrainSpec
 
 FEW = TrainSpec(epochs=3, batch_size=256, keep="best-val-loss")

@@ -18,8 +18,8 @@ from edgeveil.defences.stored.journal import open_journal
 from edgeveil.errors import BudgetExceeded, InputError, StorageError, UsageError
 from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.graph.splits import apply_split
+from edgeveil.graph.stored.graph_in_files import StoredGraph, open_graph
 from edgeveil.graph.stored.heavy_tailed import HeavyTailed
-from edgeveil.graph.stored.stored_graph import StoredGraph, open_graph
 from edgeveil.models.settings import TrainSpec
 from edgeveil.privacy.ledger import open_ledger
 from edgeveil.privacy.ledger.units import to_units

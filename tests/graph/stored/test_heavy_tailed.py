@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgeveil.errors import InputError
+from edgeveil.graph.stored.graph_in_files import open_graph
 from edgeveil.graph.stored.heavy_tailed import HeavyTailed
-from edgeveil.graph.stored.stored_graph import open_graph
 
 
 def test_the_graph_is_heavy_tailed_and_homophilous(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from edgeveil.defences.recorded import planned_cost
 from edgeveil.defences.stored.journal import open_journal
 from edgeveil.defences.stored.stored_job import STREAMED, StoredJob
 from edgeveil.graph.scaling import check_scaling
-from edgeveil.graph.stored.stored_graph import StoredGraph
+from edgeveil.graph.stored.graph_in_files import StoredGraph
 from edgeveil.models.settings import TrainSpec
 from edgeveil.release.identity import release_identity
 from edgeveil.release.release import Release

@@ -15,8 +15,8 @@ from edgeveil.defences.stored.journal import Journal
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.scaling import Scaling
+from edgeveil.graph.stored.graph_in_files import StoredGraph
 from edgeveil.graph.stored.node_table import NodeTable
-from edgeveil.graph.stored.stored_graph import StoredGraph
 from edgeveil.models.assemble import build, load_arrays, state_arrays
 from edgeveil.models.network import Model
 from edgeveil.models.settings import TrainSpec

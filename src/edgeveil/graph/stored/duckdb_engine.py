@@ -11,7 +11,7 @@ from typing import Any
 
 from edgeveil.errors import MissingExtra, StorageError
 from edgeveil.graph.stored.addresses import EDGE_TABLES, EXTRA, Place
-from edgeveil.graph.stored.engine import BATCH
+from edgeveil.graph.stored.sql_engine import BATCH
 
 __all__ = ["DuckDBEngine"]
 

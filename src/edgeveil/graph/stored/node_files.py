@@ -15,8 +15,8 @@ from edgeveil.graph.files.headers import NODES
 from edgeveil.graph.files.node_tables import PARTS, to_classes
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.stored.addresses import Place, find_tables, open_parquet
-from edgeveil.graph.stored.engine import Engine
 from edgeveil.graph.stored.node_table import NodeTable, ParquetTable, open_array
+from edgeveil.graph.stored.sql_engine import Engine
 
 __all__ = ["NodeFiles", "open_nodes"]
 

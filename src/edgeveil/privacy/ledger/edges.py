@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import StorageError
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.stored.stored_graph import StoredGraph
+from edgeveil.graph.stored.graph_in_files import StoredGraph
 
 __all__ = ["LIMIT", "EdgeHashes", "EdgeKey", "hash_edges"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeveil.errors import UsageError
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.stored.stored_graph import StoredGraph
+from edgeveil.graph.stored.graph_in_files import StoredGraph
 from edgeveil.privacy.ledger import open_ledger
 from edgeveil.privacy.ledger.edges import LIMIT, EdgeHashes, EdgeKey, hash_edges
 from edgeveil.privacy.ledger.ledger import OWNER, Ledger, Spend

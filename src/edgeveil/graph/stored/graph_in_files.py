@@ -26,9 +26,9 @@ from edgeveil.graph.npz import atomic_write
 from edgeveil.graph.pairs import UniformIntegers, num_pairs, rank, sample_distinct, unrank
 from edgeveil.graph.stored import queries
 from edgeveil.graph.stored.addresses import Place, find_tables, open_parquet
-from edgeveil.graph.stored.engine import Engine, open_engine
 from edgeveil.graph.stored.node_files import open_nodes
 from edgeveil.graph.stored.node_table import NodeTable
+from edgeveil.graph.stored.sql_engine import Engine, open_engine
 
 __all__ = ["Neighbourhood", "StoredGraph", "number_of_rows", "open_graph"]
 

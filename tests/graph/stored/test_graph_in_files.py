@@ -16,7 +16,7 @@ import pytest
 from edgeveil.errors import GraphError, MissingExtra, StorageError, UnknownNameError
 from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.stored.stored_graph import StoredGraph, number_of_rows, open_graph
+from edgeveil.graph.stored.graph_in_files import StoredGraph, number_of_rows, open_graph
 
 N, CLASSES = 120, 3
 

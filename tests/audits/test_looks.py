@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeveil.audits.audit import AuditPlan, Found, enough_nodes, judged_by, run_audit
+from edgeveil.audits.audit import AuditPlan, Found, attack_configs, drawn_how, enough_nodes, judged_by, run_audit
 from edgeveil.audits.looks import RUNS_AT_LOOK, look_until_decided
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.runs.executors import Serial
-from edgeveil.runs.score import draw_nodes
+from edgeveil.runs.score import draw_sample
 from edgeveil.runs.store import Store
 from zoo import toy
 
@@ -81,37 +81,19 @@ def test_what_cannot_be_recommended_waits_until_the_others_have_run(
     assert [c[:2] for c in ran[3:]] == [("lapgraph", 2.0), ("lpgnet-1", 2.0), ("gp-t", 4.0), ("gp-t", 2.0)]
 
 
-def test_enough_nodes_are_attacked_to_find_edges_among_them() -> None:
-    """300 of 200,000 nodes held 4 edges; now about 60 are expected, whatever the size, and small graphs stay at 500."""
-    rng = np.random.default_rng(0)
-    sparse = Graph.from_edges(rng.integers(0, 40_000, (2, 60_000)), x=np.zeros((40_000, 1)))
+def test_where_500_nodes_hold_few_edges_more_are_attacked_and_they_are_drawn_by_edges() -> None:
+    """300 of 200,000 nodes held 4 edges; now hundreds of true edges are attacked, and small graphs stay as they were."""
+    rng, n = np.random.default_rng(0), 200_000
+    sparse = Graph.from_edges(rng.integers(0, n, (2, 300_000)), num_nodes=n)
     count = enough_nodes(sparse)
-    assert 500 < count < 4000
-    drawn = [draw_nodes(sparse, count, seed) for seed in range(5)]
-    inside = [int(np.isin(sparse.edge_index, nodes).all(axis=0).sum()) for nodes in drawn]
-    assert min(inside) >= 30 and np.mean(inside) == pytest.approx(60, rel=0.3)
-    assert enough_nodes(toy()) == 500
-
-
-def test_among_200_000_nodes_enough_edges_are_attacked_and_each_is_as_likely() -> None:
-    """Chances are equal, so every edge weighs the same and the attacked share is an estimate for the whole graph.
-
-    The share of edges inside the first class of a graph (0.36) is estimated from 20 draws; the test fails by chance in
-    fewer than 1 of 10,000 cases (four standard errors).
-    """
-    rng, n = np.random.default_rng(1), 200_000
-    ends = np.where(
-        rng.random((2, 300_000)) < 0.6, rng.integers(0, n // 10, (2, 300_000)), rng.integers(0, n, (2, 300_000))
-    )
-    graph = Graph.from_edges(ends, num_nodes=n)
-    count = enough_nodes(graph)
-    assert count <= 4000
-    hubs = (graph.edge_index < n // 10).all(axis=0)
-    inside = [np.isin(graph.edge_index, draw_nodes(graph, count, seed)).all(axis=0) for seed in range(20)]
-    edges = np.array([part.sum() for part in inside])
-    assert edges.mean() == pytest.approx(60, rel=0.25) and (edges >= 30).mean() >= 0.9
-    shares = np.array([(hubs & part).sum() / part.sum() for part in inside])
-    assert abs(shares.mean() - hubs.mean()) < 4 * shares.std(ddof=1) / 20**0.5
+    assert 500 < count <= 4000 and drawn_how(sparse, count) == drawn_how(sparse, 300) == "edges"
+    plan = replace(PLAN, nodes=count, drawn="edges")
+    nodes, _, draw = draw_sample(sparse, attack_configs(plan, 0)[0], "unconstrained", 0)
+    assert nodes is not None and draw is not None and len(nodes) <= count
+    assert np.isin(sparse.edge_index, nodes).all(axis=0).sum() > count // 4
+    assert enough_nodes(toy()) == 500 and drawn_how(toy(), 500) == "nodes"
+    dense = Graph.from_edges(rng.integers(0, 2700, (2, 5300)), num_nodes=2700)  # Cora's size: 180 edges among 500
+    assert (enough_nodes(dense), drawn_how(dense, 500)) == (500, "nodes")
 
 
 def test_imbalanced_classes_are_judged_by_macro_f1() -> None:

@@ -15,7 +15,7 @@ CONTRACT = (
     "dataset, is_twin, split, setting, protocol, defence, variant, model, layers, scaling, params, epsilon, delta, unit, "
     "status, randomness, attack, attack_access, degree, belief, seed, utility_metric, utility, auc, average_precision, precision, recall, f1, "
     "tpr_at_fpr_001, queries, seconds_train, seconds_attack, n_nodes, n_pairs, n_edges, leakage, "
-    "chance, baseline_majority, baseline_edge_free"
+    "chance, baseline_majority, baseline_edge_free, leakage_error"
 )
 
 

@@ -21,6 +21,7 @@ from edgeveil.audits.audit import (
     AuditPlan,
     Found,
     check_plan,
+    drawn_how,
     judged_by,
     make_plan,
     run_audit,
@@ -180,6 +181,7 @@ def advise(
     `keep`: a store for finished runs, with which an interrupted choice goes on. `plan` takes the fields of an audit's.
     """
     wished = make_plan({"defences": DEFENCES.ranked("advised"), "runs": THIN_RUNS} | plan)
+    wished = wished if "drawn" in plan else replace(wished, drawn=drawn_how(inference_graph or graph, wished.nodes))
     edge_free = DEFENCES.ranked("edge_free")
     left_out = in_other_units(wished.defences)
     others = tuple(d for d in wished.defences if d not in (*edge_free, "none", *left_out))

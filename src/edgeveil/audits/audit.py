@@ -44,6 +44,7 @@ __all__ = [
     "attack_configs",
     "cell_of",
     "check_plan",
+    "drawn_how",
     "enough_nodes",
     "graphs_of",
     "judged_by",
@@ -79,6 +80,7 @@ class AuditPlan:
     runs: int = 1
     seed: int = 0
     nodes: int = 500
+    drawn: str = "nodes"  # how: with equal chances, or by "edges" (see `drawn_how`)
     queries: int = 100
     preset: str = "default"
     setting: str | None = None
@@ -146,7 +148,8 @@ def attack_configs(plan: AuditPlan, seed: int) -> tuple[AttackConfig, ...]:
     return tuple(
         AttackConfig(
             name=name, params=_budget(name, plan.queries) | plan.params_of(name),
-            nodes=plan.nodes, sample_seeds=(sample,), seed=seed, density="exact",
+            nodes=plan.nodes, drawn="edges" if plan.drawn == "edges" else "nodes", sample_seeds=(sample,), seed=seed,
+            density="exact",
             shadow=plan.shadow if ATTACKS.get(name).needs & {"shadow graph", "knowledge"} else None,
             knows=plan.knows if ATTACKS.get(name).needs & {"known edges", "knowledge"} else 0.0,
             where_it_fits=plan.attacks == by_strength(),
@@ -227,13 +230,19 @@ def with_default_split(graph: Graph, seed: int = 0) -> Graph:
 
 
 def enough_nodes(graph: Graph, least: int = 500) -> int:
-    """How many nodes to draw so that about 2 MIN_EDGES true edges lie among them, at most MOST_NODES.
+    """How many nodes to attack: as many as hold about 2 MIN_EDGES true edges when drawn with equal chances.
 
-    All nodes are as likely to be drawn, so every edge of the graph is as likely to be among the attacked ones, with
-    probability (m/n)^2: each weighs the same, and leakage is a consistent estimate for the whole graph.
+    At least `least`, at most MOST_NODES. Where it takes more than `least`, nodes are drawn by edges (`drawn_how`), that
+    gives far more true edges; this number then keeps enough non-edges to tell how many of them are named.
     """
     needed = math.ceil(graph.num_nodes * math.sqrt(2 * MIN_EDGES / max(graph.num_edges, 1)))
     return min(max(least, needed), MOST_NODES)
+
+
+def drawn_how(graph: Graph, nodes: int) -> str:
+    """With equal chances where up to 500 nodes then have 2 MIN_EDGES true edges among them, else by edges."""
+    expected = graph.num_edges * (min(nodes, 500) / max(graph.num_nodes, 1)) ** 2
+    return "nodes" if expected >= 2 * MIN_EDGES or nodes >= graph.num_nodes else "edges"
 
 
 def judged_by(plan: AuditPlan, graph: Graph) -> AuditPlan:

@@ -43,6 +43,7 @@ class Cell:
     delta: float | None = None
     unit: str = ONE_EDGE
     edges: int = 0  # true edges among the attacked pairs, all attacked runs together
+    weighted_error: float | None = None  # of the leakage, where pairs were weighted
     attacked: int = 1  # runs
     gain: Gain | None = None  # over what can be had without edges, with its noise
     spread: Spread | None = None  # the noise of its utility
@@ -71,6 +72,8 @@ class Cell:
     @property
     def leakage_error(self) -> float:
         """Standard error of the leakage over the true edges that were attacked; NaN where their number is unknown."""
+        if self.weighted_error is not None:
+            return self.weighted_error
         return math.sqrt(self.leakage * (1 - self.leakage) / self.edges) if self.edges else math.nan
 
     def leakage_interval(self, level: float = ALPHA) -> tuple[float, float]:
@@ -124,6 +127,12 @@ def _mean(values: list[Any]) -> float:
     return sum(known) / len(known) if known else math.nan
 
 
+def _error(errors: list[Any]) -> float | None:
+    """Of the mean over runs, whose samples are drawn anew; None where pairs were not weighted."""
+    known = [float(e) for e in errors if e is not None]
+    return math.hypot(*known) / len(known) if known and len(known) == len(errors) else None
+
+
 def summarise(rows: Sequence[Row]) -> list[Cell]:
     """One cell per defence and epsilon, at belief k on the unconstrained subset, with the attack that finds most."""
     groups: dict[tuple[str, float | None, str], list[Row]] = {}
@@ -155,6 +164,7 @@ def _cell(defence: str, epsilon: float | None, model: str, members: Sequence[Row
         runs=len({r.get("seed") for r in members}),
         unit=str(members[0].get("unit") or ONE_EDGE),
         edges=sum(int(r.get("n_edges") or 0) for r in part),
+        weighted_error=_error([r.get("leakage_error") for r in part]),
         attacked=len({r.get("seed") for r in part}),
         delta=max((r["delta"] for r in members if r.get("delta") is not None), default=None),
     )

@@ -18,7 +18,7 @@ from edgeveil.runs.measure import foreign_labels, measure_target, owner_details
 from edgeveil.runs.records import Record
 from edgeveil.runs.rows import plain
 from edgeveil.runs.run_config import AttackConfig
-from edgeveil.runs.score import draw_nodes, sample_seeds, service_of
+from edgeveil.runs.score import draw_sample, sample_seeds, service_of
 
 __all__ = ["audit_existing", "disagreement", "stated"]
 
@@ -55,7 +55,8 @@ def audit_existing(
             f"none of {', '.join(plan.attacks)} fits what this model answers and what is known of its features"
         )
     if hasattr(target, "restrict"):  # every row that a server sends is paid for
-        target.restrict(draw_nodes(truth, plan.nodes, sample_seeds(attacks[0], plan.seed)[0]))
+        nodes = draw_sample(truth, attacks[0], "unconstrained", sample_seeds(attacks[0], plan.seed)[0])[0]
+        target.restrict(nodes)
     known = isinstance(target, Release)
     if isinstance(target, HttpTarget) and guarantee is None:
         guarantee = target.guarantee()

@@ -134,23 +134,26 @@ def belief_figures(
     beliefs: Mapping[str, float] = BELIEFS,
     *,
     rounded: bool = True,
-    rest: tuple[int, int] | None = None,
+    rest: tuple[float, float] | None = None,
+    weights: Any = None,
 ) -> dict[str, dict[str, float]]:
     """One row of figures per belief: ranking figures, and precision, recall and F1 of ceil(belief x pairs) pairs.
 
     The density is edges over pairs among the attacked; `rounded` takes it to one digit, as LinkTeller does.
     ``leakage``, the same at every belief, is the share of the edges found by naming exactly as many pairs as there
-    are edges.
+    are edges. With `weights` a pair stands for so many, in every count.
     """
     t = np.asarray(truth)
-    pairs = len(t) + sum(rest or ())
-    edges = float(t.sum()) + (rest[0] if rest else 0)
+    w = np.ones(len(t)) if weights is None else np.asarray(weights)
+    pairs = float(w.sum()) + sum(rest or ())
+    edges = float(w[t.astype(bool)].sum()) + (rest[0] if rest else 0)
     density = round_density(edges / pairs) if rounded else edges / pairs
-    common = ranking(scores, truth, rest) | {"leakage": at_count(scores, truth, edges, rest)["recall"]}
+    common = ranking(scores, truth, rest, weights)
+    common |= {"leakage": at_count(scores, truth, edges, rest, weights)["recall"]}
     rows = {}
     for name, factor in beliefs.items():
         predicted = min(math.ceil(factor * density * pairs - 1e-9), pairs)
-        rows[name] = common | at_count(scores, truth, predicted, rest)
+        rows[name] = common | at_count(scores, truth, predicted, rest, weights)
     return rows
 
 

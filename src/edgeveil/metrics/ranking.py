@@ -13,13 +13,14 @@ __all__ = ["FALSE_POSITIVE_RATES", "at_belief", "at_count", "ranking", "top_shar
 FALSE_POSITIVE_RATES = {"tpr_at_fpr_001": 0.001, "tpr_at_fpr_01": 0.01, "tpr_at_fpr_1": 0.1}
 
 
-def ranking(scores: Any, truth: Any, rest: tuple[int, int] | None = None) -> dict[str, float]:
+def ranking(scores: Any, truth: Any, rest: tuple[float, float] | None = None, weights: Any = None) -> dict[str, float]:
     """Threshold-free figures: ``auc``, ``average_precision``, ``tpr_at_fpr_001`` (FPR 0.001), ``_01``, ``_1``.
 
     Ties count in expectation (see `edgeveil.metrics.ties`). `rest` = (edges, non-edges) among the pairs a sparse
-    result leaves out; they rank last, tied. A figure without meaning (no edge, no non-edge) is NaN.
+    result leaves out; they rank last, tied. `weights`: how many pairs each listed one stands for. A figure without
+    meaning (no edge, no non-edge) is NaN.
     """
-    return of_groups(group(scores, truth, rest))
+    return of_groups(group(scores, truth, rest, weights))
 
 
 def of_groups(groups: TieGroups) -> dict[str, float]:
@@ -28,7 +29,9 @@ def of_groups(groups: TieGroups) -> dict[str, float]:
     return figures | {name: groups.tpr_at_fpr(fpr) for name, fpr in FALSE_POSITIVE_RATES.items()}
 
 
-def at_belief(scores: Any, truth: Any, density: float, rest: tuple[int, int] | None = None) -> dict[str, float]:
+def at_belief(
+    scores: Any, truth: Any, density: float, rest: tuple[float, float] | None = None, weights: Any = None
+) -> dict[str, float]:
     """``precision``, ``recall`` and ``f1`` when the top share `density` of all pairs is called an edge.
 
     Nothing is rounded: a fractional number of predictions takes that fraction of the next pair.
@@ -37,13 +40,15 @@ def at_belief(scores: Any, truth: Any, density: float, rest: tuple[int, int] | N
         raise InputError(
             f"a density belief is a share of all pairs, 0 to 1, got {density!r}; cap beliefs such as 4k at 1"
         )
-    groups = group(scores, truth, rest)
+    groups = group(scores, truth, rest, weights)
     return count_figures(groups, density * (groups.positives + groups.negatives))
 
 
-def at_count(scores: Any, truth: Any, k: float, rest: tuple[int, int] | None = None) -> dict[str, float]:
+def at_count(
+    scores: Any, truth: Any, k: float, rest: tuple[float, float] | None = None, weights: Any = None
+) -> dict[str, float]:
     """``precision``, ``recall`` and ``f1`` when the k best pairs are called edges."""
-    return count_figures(group(scores, truth, rest), k)
+    return count_figures(group(scores, truth, rest, weights), k)
 
 
 def count_figures(groups: TieGroups, k: float) -> dict[str, float]:

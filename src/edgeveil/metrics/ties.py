@@ -100,13 +100,17 @@ def check(scores: Any, truth: Any) -> tuple[Float, NDArray[np.bool_]]:
     return s, t.astype(bool)
 
 
-def group(scores: Any, truth: Any, rest: tuple[int, int] | None = None) -> TieGroups:
-    """Tie groups, best first. `rest` = (edges, non-edges) among pairs not listed, which all rank last, tied."""
+def group(scores: Any, truth: Any, rest: tuple[float, float] | None = None, weights: Float | None = None) -> TieGroups:
+    """Tie groups, best first. `rest` = (edges, non-edges) among pairs not listed, which all rank last, tied.
+
+    With `weights` each listed pair stands for so many.
+    """
     s, t = check(scores, truth)
     _, place = np.unique(-s, return_inverse=True)
     groups = int(place.max()) + 1 if len(s) else 0
-    pos = np.bincount(place[t], minlength=groups).astype(np.float64)
-    neg = np.bincount(place[~t], minlength=groups).astype(np.float64)
+    w = np.ones(len(s)) if weights is None else weights
+    pos = np.bincount(place[t], weights=w[t], minlength=groups).astype(np.float64)
+    neg = np.bincount(place[~t], weights=w[~t], minlength=groups).astype(np.float64)
     if rest is not None and sum(rest) > 0:
         if min(rest) < 0:
             raise InputError(f"rest counts unlisted edges and non-edges, both >= 0; got {rest!r}")

@@ -13,6 +13,7 @@ from typing import Any
 from edgeveil.audits.audit import (
     DEFAULT_SPLIT,
     check_plan,
+    drawn_how,
     enough_nodes,
     judged_by,
     make_plan,
@@ -133,6 +134,7 @@ def audit(
         raise InputError("guarantee= is about target=; releases that the audit trains bring their own")
     truth = inference_graph or graph
     wished = with_shadow(make_plan(trains | plan), shadow, truth)
+    wished = wished if "drawn" in plan else replace(wished, drawn=drawn_how(truth, wished.nodes))
     started = time.perf_counter()
     if target is not None:
         records = [audit_existing(wished, target, truth, target_name, guarantee, shadow)]

@@ -83,7 +83,8 @@ def audit_data(
     more: Mapping[str, Any] | None = None,
 ) -> AuditData:
     """The results of one plan with everything a reader needs to judge and to repeat them."""
-    attacked = min(plan.nodes, graph.num_nodes)
+    attacked = max((row.get("n_nodes") or 0 for r in records for row in r.rows), default=0)
+    attacked = attacked or min(plan.nodes, graph.num_nodes)
     whole = "all " if attacked == graph.num_nodes else ""
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}, "
     settings = {
@@ -104,8 +105,19 @@ def audit_data(
 def _attacked_how(plan: AuditPlan, attacked: int) -> str:
     return (
         f"All {attacked * (attacked - 1) // 2:,} pairs among {attacked} nodes were scored by every attack that the "
-        f"model's answers allow and compared with the true edges. {FIGURES_SAID} Seed of the drawn nodes and attacks: "
-        f"{plan.seed}; linkteller-grouped could ask {plan.queries} queries. Nothing was trained."
+        f"model's answers allow and compared with the true edges. {_drawn(plan)}{FIGURES_SAID} "
+        f"Seed of the drawn nodes and attacks: {plan.seed}; linkteller-grouped could ask {plan.queries} queries. "
+        "Nothing was trained."
+    )
+
+
+def _drawn(plan: AuditPlan) -> str:
+    """How nodes were drawn, if not with equal chances."""
+    if plan.drawn != "edges":
+        return ""
+    return (
+        "Half of the nodes are ends of randomly drawn edges, because few edges lie among nodes drawn at random; every "
+        "pair counts by one over its chance to be drawn, so that shares are estimates for all pairs of the graph. "
     )
 
 
@@ -117,8 +129,9 @@ def _trained_how(plan: AuditPlan, graph: Graph, attacked: int, records: Sequence
         f"{plan.preset} hyper-parameters; {scaled_how(records)}this is small, so that an audit takes minutes. "
         f"Seed{'s' * (plan.runs > 1)}: "
         f"{seeds}. All {attacked * (attacked - 1) // 2:,} pairs among {attacked} nodes were scored by every attack and "
-        f"compared with the true edges. {FIGURES_SAID} LinkTeller was computed exactly from the model, which gives the "
-        f"scores that one query per node would give; linkteller-grouped could ask {plan.queries} queries. Seeded "
+        f"compared with the true edges. {_drawn(plan)}{FIGURES_SAID} LinkTeller was "
+        "computed exactly from the model, which gives the scores that one query per node would give; "
+        f"linkteller-grouped could ask {plan.queries} queries. Seeded "
         "noise: reproducible, not private."
     )
 

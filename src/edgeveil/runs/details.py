@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from edgeveil.attacks.attack import ATTACKS
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.validate import Split
+from edgeveil.metrics.edge_draw import EdgeDraw
 from edgeveil.metrics.ties import group
 from edgeveil.metrics.utility import predicted
 from edgeveil.release.release import Release
@@ -55,15 +56,19 @@ def reliability(attacked: Sequence[Attacked]) -> list[dict[str, Any]]:
     for part in attacked:
         if part.nodes is None or not ATTACKS.get(part.config.name).calibrated:
             continue
-        scores, edges = part.result.scores, part.truth
+        scores, edges, w = part.result.scores, part.truth, part.weights
         place = np.searchsorted(SAID, scores, side="right")
         bins = [
-            {"said": float(scores[m].mean()), "share": float(edges[m].mean()), "pairs": int(m.sum())}
+            {"said": _mean(scores, m, w), "share": _mean(edges, m, w), "pairs": int(m.sum())}
             for m in (place == k for k in range(len(SAID) + 1))
             if m.any()
         ]
         out.append({"attack": part.config.name, "bins": bins})
     return out
+
+
+def _mean(values: NDArray[Any], part: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> float:
+    return float(np.average(values[part], weights=None if weights is None else weights[part]))
 
 
 def _leakage(attacked: Attacked) -> float:
@@ -76,16 +81,18 @@ def _describe(best: Attacked, truth: Graph) -> dict[str, Any]:
     order = result.top(len(result.scores))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(1, len(order) + 1)
-    hit = edges & (rank <= best.edges)
+    hit = edges & best.named
+    w = best.weights
     total = np.bincount(result.pairs[:, edges].ravel(), minlength=truth.num_nodes)
     lost = np.bincount(result.pairs[:, hit].ravel(), minlength=truth.num_nodes)
     inside = nodes[total[nodes] > 0]
     picked = order[edges[order]]
     return {
         "strongest": best.config.name,
-        "roc": roc_curve(result.scores, edges, rest=best.rest),
+        "roc": roc_curve(result.scores, edges, rest=best.rest, weights=w),
         "by_degree": [
-            {"bin": name, "nodes": int(m.sum()), "recall": float(lost[inside[m]].sum() / total[inside[m]].sum())}
+            {"bin": name, "nodes": int(m.sum()), "recall": _recall(inside[m], result.pairs[:, edges], hit[edges],
+             None if w is None else w[edges])}
             for name, m in degree_bins(truth, inside).items()
         ],
         "exposure": _exposure(inside, lost[inside] / total[inside]),
@@ -95,6 +102,12 @@ def _describe(best: Attacked, truth: Graph) -> dict[str, Any]:
             for i in picked
         ],
     }  # fmt: skip
+
+
+def _recall(nodes: Int, edges: Int, hit: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> float:
+    """Share of the edges at some nodes that are found; one between two of them counts at both."""
+    times = np.isin(edges, nodes).sum(axis=0) * (1.0 if weights is None else weights)
+    return float((times @ hit) / times.sum())
 
 
 def _exposure(nodes: Int, share: NDArray[np.float64]) -> dict[str, Any]:
@@ -124,9 +137,11 @@ def degree_bins(graph: Graph, nodes: Int) -> dict[str, NDArray[np.bool_]]:
     return bins
 
 
-def roc_curve(scores: Any, edges: Any, points: int = 60, rest: tuple[int, int] | None = None) -> dict[str, Any]:
+def roc_curve(
+    scores: Any, edges: Any, points: int = 60, rest: tuple[float, float] | None = None, weights: Any = None
+) -> dict[str, Any]:
     """True-positive rates at logarithmically spaced false-positive rates, ties in expectation."""
-    groups = group(scores, edges, rest)
+    groups = group(scores, edges, rest, weights)
     rates = np.logspace(-5, 0, points)
     return {"fpr": [float(r) for r in rates], "tpr": [groups.tpr_at_fpr(float(r)) for r in rates],
             "auc": groups.auc(), "tpr_at_fpr_001": groups.tpr_at_fpr(0.001)}  # fmt: skip
@@ -172,7 +187,9 @@ def labelled_nodes(graph: Graph, part: str = "test", masks: Split | None = None)
     return found
 
 
-def budget_curve(service: Service, truth: Graph, nodes: Int, seed: int) -> list[dict[str, Any]]:
+def budget_curve(
+    service: Service, truth: Graph, nodes: Int, seed: int, draw: EdgeDraw | None = None
+) -> list[dict[str, Any]]:
     """Edges found against the number of queries: attacks that save some, then one query per node."""
     common: dict[str, Any] = {"protocol": "given", "beliefs": ("k",), "seed": seed}
     tried: list[tuple[str, Mapping[str, Any]]] = []
@@ -181,7 +198,7 @@ def budget_curve(service: Service, truth: Graph, nodes: Int, seed: int) -> list[
     tried += [(e.name, e.cls.each_node) for e in ATTACKS if e.cls.each_node is not None]
     points = []
     configs = tuple(AttackConfig(name=name, params=dict(params), **common) for name, params in tried)
-    for part in attack_service(service, truth, configs, seed, Given(nodes)):
+    for part in attack_service(service, truth, configs, seed, Given(nodes, draw)):
         figures = figures_of(part)["k"]
         points.append({"queries": part.result.queries, "recall": figures["leakage"], "auc": figures["auc"]})
     return points

@@ -121,14 +121,16 @@ def foreign_labels(graph: Graph, seed: int | None = None) -> dict[str, Any]:
 
 def owner_details(found: Measured, service: Service | None = None, seed: int = 0) -> dict[str, Any]:
     """What the owner's report shows besides rows; with a `service` also edges found against queries asked."""
-    nodes = next((part.nodes for part in found.attacked if part.nodes is not None), None)
+    part = next((part for part in found.attacked if part.nodes is not None), None)
     claim = None if found.release is None else found.release.guarantee
     return {
         "statement": "" if claim is None else claim.statement(),
         "reference": "" if claim is None else claim.reference,
         "notes": list(found.notes),
         "leak": leak_details(found.attacked, found.graph),
-        "budget": budget_curve(service, found.graph, nodes, seed) if service is not None and nodes is not None else [],
+        "budget": []
+        if service is None or part is None or part.nodes is None
+        else budget_curve(service, found.graph, part.nodes, seed, part.draw),
     }
 
 

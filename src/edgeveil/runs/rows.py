@@ -32,6 +32,7 @@ class Row:
     ``params["sample_seed"]`` that of the attacked nodes or pairs. What the figures compare with: `chance`, the density
     among the attacked pairs (the leakage of guessing); `baseline_majority`, the utility of naming the most frequent
     class; `baseline_edge_free`, that of the better of the MLP and the feature graph of the same seed, where they ran.
+    `leakage_error` is the standard error of a leakage from weighted pairs (nodes drawn by edges).
     """
 
     dataset: str
@@ -73,6 +74,7 @@ class Row:
     chance: float | None = _measured()
     baseline_majority: float | None = _measured()
     baseline_edge_free: float | None = _measured()
+    leakage_error: float | None = _measured()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values in the fixed order of columns; NaN and infinity become None."""

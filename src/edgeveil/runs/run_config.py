@@ -67,6 +67,11 @@ class AttackConfig(Frozen):
         description="The density k that beliefs are multiples of: edges among the attacked pairs over pairs, rounded "
         "to one digit for protocol subset as LinkTeller does, or exact.",
     )
+    drawn: Literal["nodes", "edges"] = Field(
+        default="nodes",
+        description="How protocol subset draws nodes: with equal chances, or half of them as the ends of drawn edges, "
+        "pairs weighted by how likely they were to be drawn (for sparse graphs).",
+    )
     nodes: int = Field(default=500, ge=2, description="Attacked nodes (subset), or edges and non-edges each (sampled).")
     sample_seeds: tuple[int, ...] | None = Field(
         default=None, description="Seeds of the attacked nodes or pairs; default: one that follows from the run's seed."

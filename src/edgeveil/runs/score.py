@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,8 @@ from edgeveil.attacks.run_attack import make_attack
 from edgeveil.defences.graphprivatizer.local import without_kprop
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.graph import Graph
+from edgeveil.graph.pairs import num_pairs, rank
+from edgeveil.metrics.edge_draw import EdgeDraw, draw_by_edges, leakage_error
 from edgeveil.metrics.protocol import (
     BALANCED_BELIEFS,
     BELIEFS,
@@ -41,6 +43,7 @@ __all__ = [
     "at_density",
     "attack_service",
     "draw_nodes",
+    "draw_sample",
     "figures_of",
     "rows_of",
     "service_of",
@@ -49,6 +52,7 @@ __all__ = [
 
 Bool = NDArray[np.bool_]
 Int = NDArray[np.int64]
+Float = NDArray[np.float64]
 Service = Callable[[AttackConfig], Target]
 KNOWN_BELIEFS = {**BALANCED_BELIEFS, **BELIEFS}
 
@@ -57,10 +61,12 @@ KNOWN_BELIEFS = {**BALANCED_BELIEFS, **BELIEFS}
 class Given:
     """Whom to attack where the protocol is "given": all pairs among `nodes`, or just `pairs` [2, P].
 
-    `known_edges` [2, K] are what the attacker knows beforehand, `features` what he holds for the target's own.
+    `known_edges` [2, K] are what the attacker knows beforehand, `features` what he holds for the target's own. `draw`:
+    how the nodes were drawn, if not with equal chances.
     """
 
     nodes: Int | None = None
+    draw: EdgeDraw | None = None
     pairs: Int | None = None
     known_edges: Int | None = None
     features: Any = None
@@ -70,7 +76,8 @@ class Given:
 class Attacked:
     """One attack on one sample of pairs. `nodes` is None where the protocol samples pairs instead of nodes.
 
-    `truth` says which of the listed pairs are edges; `edges` counts those that a sparse result leaves out as well.
+    `truth` says which of the listed pairs are edges; `edges` counts those that a sparse result leaves out as well. With
+    `weights` (nodes drawn by edges) a listed pair stands for so many of the `totals` edges and non-edges of the graph.
     """
 
     config: AttackConfig
@@ -80,11 +87,38 @@ class Attacked:
     sample_seed: int
     nodes: Int | None
     edges: int
+    draw: EdgeDraw | None = None
+    weights: Float | None = None
+    totals: tuple[int, int] = (0, 0)
 
     @property
-    def rest(self) -> tuple[int, int] | None:
+    def rest(self) -> tuple[float, float] | None:
         """(edges, non-edges) among the pairs that a sparse result leaves out."""
-        return self.result.rest(self.edges, int(self.truth.sum())) if self.result.unlisted else None
+        if not self.result.unlisted:
+            return None
+        if self.weights is None:
+            return self.result.rest(self.edges, int(self.truth.sum()))
+        listed = self.weights[self.truth].sum(), self.weights[~self.truth].sum()
+        edges, others = (max(total - float(w), 0.0) for total, w in zip(self.totals, listed, strict=True))
+        return edges, others
+
+    @property
+    def density(self) -> float:
+        """Edges over pairs among the attacked; of the whole graph where nodes were drawn by edges."""
+        edges, pairs = (
+            (self.edges, self.result.num_pairs) if self.weights is None else (self.totals[0], sum(self.totals))
+        )
+        return edges / max(pairs, 1)
+
+    @property
+    def named(self) -> Bool:
+        """The listed pairs that an attacker names who names as many as there are edges; ties in listed order."""
+        order, out = self.result.top(len(self.result.scores)), np.zeros(len(self.truth), bool)
+        if self.weights is None:
+            out[order[: self.edges]] = True
+        else:
+            out[order] = np.cumsum(self.weights[order]) <= self.totals[0] * (1 + 1e-9)
+        return out
 
 
 def shared_target(
@@ -141,15 +175,16 @@ def attack_service(
         degrees = config.degrees if config.protocol == "subset" else (None,)
         for degree in degrees:
             for sample in sample_seeds(config, seed):
-                key = (config.protocol, degree, sample, config.nodes, config.pair_variant)
+                key = (config.protocol, degree, sample, config.nodes, config.pair_variant, config.drawn)
                 samples.setdefault(key, []).append(config)
-    for (protocol, degree, sample, size, variant), members in samples.items():
-        nodes, pairs = _draw(graph, protocol, degree, sample, size, variant, given)
+    for (_, degree, sample, *_), members in samples.items():
+        nodes, pairs, draw = draw_sample(graph, members[0], degree, sample, given)
         for config in members:
             own = sample if config.seed is None else config.seed
             if config.where_it_fits and not fits(config, service(config)):
                 continue
             shadow = None if config.shadow is None else (shadows or {})[config.shadow]
+            known = _known(config, graph, own, given)
             result = run_attack(
                 service(config),
                 config.name,
@@ -157,13 +192,29 @@ def attack_service(
                 pairs=pairs,
                 seed=own,
                 shadow=shadow,
-                known_edges=_known(config, graph, own, given),
+                known_edges=known,
                 features=None if given is None else given.features,
                 **config.params,
             )
             truth = subset_truth(graph, result.pairs)
             edges = _edges_among(graph, nodes) if result.unlisted else int(truth.sum())
-            yield Attacked(config, result, truth, degree, sample, nodes, edges)
+            found = Attacked(config, result, truth, degree, sample, nodes, edges)
+            yield found if draw is None else _weighted(found, graph, draw, known)
+
+
+def _weighted(found: Attacked, graph: Graph, draw: EdgeDraw, known: Int | None) -> Attacked:
+    """With weights for the graph's pairs; pairs that the attacker knows and does not score are no part of them."""
+    i, j = np.triu_indices(len(draw.nodes), 1)
+    every = np.stack([draw.nodes[i], draw.nodes[j]])
+    skipped = 0 if known is None or found.result.num_pairs == len(i) else known.shape[1]
+    totals = graph.num_edges - skipped, num_pairs(graph.num_nodes) - graph.num_edges
+    listed = found.result.pairs
+    weights = draw.weights(graph, every if found.result.unlisted else listed, totals[0])
+    if found.result.unlisted:
+        low, high = np.sort(listed, axis=0)
+        ranks = rank(every[0], every[1], graph.num_nodes)  # ascending, as the nodes are
+        weights = weights[np.searchsorted(ranks, rank(low, high, graph.num_nodes))]
+    return replace(found, draw=draw, weights=weights, totals=totals)
 
 
 def _known(config: AttackConfig, graph: Graph, seed: int, given: Given | None) -> Int | None:
@@ -189,21 +240,25 @@ def _edges_among(graph: Graph, nodes: Int | None) -> int:
     return int((inside[u] & inside[v]).sum())
 
 
-def _draw(
-    graph: Graph, protocol: str, degree: Any, sample: int, size: int, variant: str, given: Given | None
-) -> tuple[Any, Any]:
-    if protocol == "given":
+def draw_sample(
+    graph: Graph, config: AttackConfig, degree: Any, sample: int, given: Given | None = None
+) -> tuple[Int | None, Int | None, EdgeDraw | None]:
+    """The attacked nodes (None: those of the pairs), the pairs (None: all among the nodes), how nodes were drawn."""
+    if config.protocol == "given":
         if given is None:
             raise InputError("protocol 'given' needs nodes or pairs from its caller; name another protocol")
-        return given.nodes, given.pairs
-    if protocol == "subset":
-        return draw_nodes(graph, size, sample, degree), None
-    if protocol == "balanced":
-        return None, balanced_pairs(graph, sample).pairs
-    few = min(size, graph.num_edges)
-    if variant == "first-rows":
-        return None, first_rows_pairs(graph, few, sample)
-    return None, sampled_pairs(graph, few, few, sample, variant).pairs
+        return given.nodes, given.pairs, given.draw
+    if config.protocol == "subset":
+        if config.drawn == "edges" and degree != "unconstrained":
+            raise InputError(f"nodes of {degree} degree cannot be drawn by edges; use drawn='nodes'")
+        draw = draw_by_edges(graph, config.nodes, sample) if config.drawn == "edges" else None
+        return (draw_nodes(graph, config.nodes, sample, degree) if draw is None else draw.nodes), None, draw
+    if config.protocol == "balanced":
+        return None, balanced_pairs(graph, sample).pairs, None
+    few = min(config.nodes, graph.num_edges)
+    if config.pair_variant == "first-rows":
+        return None, first_rows_pairs(graph, few, sample), None
+    return None, sampled_pairs(graph, few, few, sample, config.pair_variant).pairs, None
 
 
 def draw_nodes(graph: Graph, size: int, seed: int, degree: Any = "unconstrained") -> Int:
@@ -235,15 +290,18 @@ def figures_of(attacked: Attacked) -> dict[str, dict[str, float]]:
     """Figures per belief. Node subsets alone round the density, as LinkTeller does, unless asked for the exact one."""
     config = attacked.config
     rounded = config.protocol == "subset" and config.density == "rounded"
-    return belief_figures(attacked.result.scores, attacked.truth, _factors(config), rounded=rounded, rest=attacked.rest)
+    return belief_figures(
+        attacked.result.scores, attacked.truth, _factors(config), rounded=rounded, rest=attacked.rest,
+        weights=attacked.weights,
+    )  # fmt: skip
 
 
 def at_density(attacked: Attacked, density: float | None) -> tuple[float, dict[str, float]]:
     """A belief in numbers (None: the true density) and the figures at it."""
-    result, truth, rest = attacked.result, attacked.truth, attacked.rest
-    belief = attacked.edges / max(result.num_pairs, 1) if density is None else density
-    figures = belief_figures(result.scores, truth, {"k": 1.0}, rounded=False, rest=rest)["k"]
-    return belief, figures | at_belief(result.scores, truth, belief, rest)
+    scores, truth, rest, weights = attacked.result.scores, attacked.truth, attacked.rest, attacked.weights
+    belief = attacked.density if density is None else density
+    figures = belief_figures(scores, truth, {"k": 1.0}, rounded=False, rest=rest, weights=weights)["k"]
+    return belief, figures | at_belief(scores, truth, belief, rest, weights)
 
 
 def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
@@ -254,6 +312,8 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         params["pairs"] = config.pair_variant
     if config.protocol == "subset" and config.density == "exact":
         params["density"] = "exact"
+    if attacked.draw is not None:
+        params["drawn"] = "edges"
     if config.shadow is not None:
         params["shadow"] = config.shadow
     if config.knows:
@@ -278,8 +338,10 @@ def rows_of(attacked: Attacked, labels: Mapping[str, Any]) -> Iterator[Row]:
         "n_nodes": len(np.unique(result.pairs)) if attacked.nodes is None else len(attacked.nodes),
         "n_pairs": result.num_pairs,
         "n_edges": attacked.edges,
-        "chance": attacked.edges / result.num_pairs if result.num_pairs else None,
+        "chance": attacked.density if result.num_pairs else None,
     }
+    if attacked.weights is not None:
+        common["leakage_error"] = leakage_error(result.scores, attacked.truth, attacked.weights, attacked.rest)
     for belief, values in figures_of(attacked).items():
         known = {k: v for k, v in values.items() if k in Row.__dataclass_fields__}
         yield Row(**{**common, **known, "belief": belief})

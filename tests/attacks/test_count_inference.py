@@ -15,27 +15,17 @@ from edgeveil.attacks.counts.likelihood import CountRatio, likelihood
 from edgeveil.attacks.run_attack import attack
 from edgeveil.defences.defend import defend
 from edgeveil.errors import InputError
-from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec
 from edgeveil.release.release import Release
 from edgeveil.release.target import StoredCounts, Target
+from zoo import planted
 
 SHORT = TrainSpec(epochs=30)
 
 
 @pytest.fixture(scope="module")
 def graph():
-    """Six classes, similar features along edges, and no other structure."""
-    rng = np.random.default_rng(0)
-    n = 240
-    y = np.arange(n) % 6
-    i, j = np.triu_indices(n, 1)
-    keep = rng.random(len(i)) < np.where(y[i] == y[j], 0.05, 0.006)
-    x = (rng.random((n, 60)) < 0.05 + 0.35 * (np.arange(60) % 6 == y[:, None])).astype(np.float32)
-    part = np.arange(n) // 90
-    return Graph.from_edges(
-        np.stack([i[keep], j[keep]]), x=x, y=y, train_mask=part == 0, val_mask=part == 1, test_mask=part == 2
-    )
+    return planted(240, 6, 0.05, 0.006, 60, 0.35, train=90)
 
 
 @pytest.mark.parametrize(("law", "clipped"), [("discrete", True), ("discrete", False), ("gaussian", True)])

@@ -10,25 +10,15 @@ from edgeveil.attacks.noise_law import law_of
 from edgeveil.attacks.run_attack import attack
 from edgeveil.defences.defend import defend
 from edgeveil.errors import InputError
-from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec
+from zoo import planted
 
 SHORT = TrainSpec(epochs=5)
 
 
 @pytest.fixture(scope="module")
 def graph():
-    """Sparse, with similar features along edges."""
-    rng = np.random.default_rng(0)
-    n = 300
-    y = np.arange(n) % 6
-    i, j = np.triu_indices(n, 1)
-    keep = rng.random(len(i)) < np.where(y[i] == y[j], 0.08, 0.002)
-    x = (rng.random((n, 60)) < 0.05 + 0.35 * (np.arange(60) % 6 == y[:, None])).astype(np.float32)
-    part = np.arange(n) // 110
-    return Graph.from_edges(
-        np.stack([i[keep], j[keep]]), x=x, y=y, train_mask=part == 0, val_mask=part == 1, test_mask=part == 2
-    )
+    return planted(300, 6, 0.08, 0.002, 60, 0.35, train=110)
 
 
 def test_the_laws_are_those_of_the_mechanisms():

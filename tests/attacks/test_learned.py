@@ -14,22 +14,13 @@ from edgeveil.attacks.run_attack import attack
 from edgeveil.audits.audit import AuditPlan, attack_configs
 from edgeveil.defences.defend import defend
 from edgeveil.errors import InputError
-from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec
 from edgeveil.release.target import PublicGraph
+from zoo import planted
 
 
 def make(seed):
-    rng = np.random.default_rng(seed)
-    n = 200
-    y = np.arange(n) % 4
-    i, j = np.triu_indices(n, 1)
-    keep = rng.random(len(i)) < np.where(y[i] == y[j], 0.05, 0.004)
-    x = (rng.random((n, 40)) < 0.05 + 0.3 * (np.arange(40) % 4 == y[:, None])).astype(np.float32)
-    part = np.arange(n) // 70
-    return Graph.from_edges(
-        np.stack([i[keep], j[keep]]), x=x, y=y, train_mask=part == 0, val_mask=part == 1, test_mask=part == 2
-    )
+    return planted(200, 4, 0.05, 0.004, 40, train=70, seed=seed)
 
 
 @pytest.fixture(scope="module")

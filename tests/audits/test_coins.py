@@ -10,28 +10,18 @@ from edgeveil.audits.audit import AuditPlan, attack_configs
 from edgeveil.audits.coins import coin_bounds
 from edgeveil.audits.verify_model import strongest, verify_through
 from edgeveil.defences.defend import defend
-from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec
 from edgeveil.report.audit_report import audit
 from edgeveil.runs.executors import Serial
 from edgeveil.runs.store import Store
+from zoo import planted
 
 SHORT = TrainSpec(epochs=5)
 
 
 @pytest.fixture(scope="module")
 def graph():
-    rng = np.random.default_rng(1)
-    n = 400
-    y = np.arange(n) % 4
-    i, j = np.triu_indices(n, 1)
-    keep = rng.random(len(i)) < np.where(y[i] == y[j], 0.02, 0.003)
-    x = (rng.random((n, 40)) < 0.05 + 0.3 * (np.arange(40) % 4 == y[:, None])).astype(np.float32)
-    part = np.arange(n) // 140
-    return Graph.from_edges(
-        np.stack([i[keep], j[keep]]), x=x, y=y, train_mask=part == 0, val_mask=part == 1, test_mask=part == 2,
-        public_nodes=True,
-    )  # fmt: skip
+    return planted(400, 4, 0.02, 0.003, 40, train=140, seed=1)
 
 
 @pytest.mark.parametrize(

@@ -22,25 +22,15 @@ from edgeveil.defences.edgerand import (
 )
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.pairs import num_pairs, sample_distinct
+from edgeveil.graph.pairs import num_pairs
 from edgeveil.privacy.guarantee import SECURE, SEEDED
 from laws import same_law, same_rates
-
-
-def random_graph(n: int, e: int, seed: int = 0) -> Graph:
-    empty = Graph.from_edges(np.empty((2, 0), np.int64), num_nodes=n)
-    return empty.with_edge_ranks(sample_distinct(num_pairs(n), e, np.random.default_rng(seed)))
-
-
-def bits(graph: Graph) -> np.ndarray:
-    out = np.zeros(num_pairs(graph.num_nodes), bool)
-    out[graph.edge_ranks] = True
-    return out
+from zoo import bare, edge_bits
 
 
 def naive(graph: Graph, epsilon: float, rng: np.random.Generator) -> np.ndarray:
     """Algorithm 3, cell by cell."""
-    truth = bits(graph)
+    truth = edge_bits(graph)
     redraw = rng.random(len(truth)) < s_from_epsilon(epsilon)
     return np.where(redraw, rng.random(len(truth)) < 0.5, truth)
 
@@ -48,10 +38,10 @@ def naive(graph: Graph, epsilon: float, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_same_law_as_the_algorithm_in_the_paper(epsilon: float, secure: bool) -> None:
-    graph = random_graph(12, 15)
-    truth, rng, runs = bits(graph), np.random.default_rng(1), 3000
+    graph = bare(12, 15)
+    truth, rng, runs = edge_bits(graph), np.random.default_rng(1), 3000
     mechanism = EdgeRand(epsilon=epsilon)
-    fast = np.array([bits(mechanism.perturb(graph, seed=None if secure else rng)) for _ in range(runs)])
+    fast = np.array([edge_bits(mechanism.perturb(graph, seed=None if secure else rng)) for _ in range(runs)])
     slow = np.array([naive(graph, epsilon, rng) for _ in range(runs)])
     same_rates(fast, slow)
     same_law(fast[:, truth].sum(axis=1), slow[:, truth].sum(axis=1))
@@ -61,7 +51,7 @@ def test_same_law_as_the_algorithm_in_the_paper(epsilon: float, secure: bool) ->
 
 @pytest.mark.parametrize("seed", [3, None])
 def test_rates_on_a_large_graph(seed: int | None) -> None:
-    graph = random_graph(3000, 10_000)
+    graph = bare(3000, 10_000)
     noisy = EdgeRand(epsilon=4.0).perturb(graph, seed=seed)
     lie = 1 / (1 + math.exp(4))
     kept = int(noisy.has_edges(*graph.edge_index).sum())
@@ -72,14 +62,14 @@ def test_rates_on_a_large_graph(seed: int | None) -> None:
 @pytest.mark.parametrize("seed", [0, None])
 @pytest.mark.parametrize(("n", "e"), [(1, 0), (2, 0), (2, 1), (3, 0), (6, 15), (50, 1)])
 def test_degenerate_graphs(n: int, e: int, seed: int | None) -> None:
-    noisy = EdgeRand(epsilon=1.0).perturb(random_graph(n, e), seed=seed)
+    noisy = EdgeRand(epsilon=1.0).perturb(bare(n, e), seed=seed)
     assert noisy.num_nodes == n
     u, v = noisy.edge_index
     assert (u < v).all() and (np.diff(noisy.edge_ranks) > 0).all()
 
 
 def test_seeds_reproduce_and_the_rest_of_the_graph_stays() -> None:
-    graph = random_graph(60, 100).with_features(np.eye(60)).with_labels(np.arange(60) % 3)
+    graph = bare(60, 100).with_features(np.eye(60)).with_labels(np.arange(60) % 3)
     a, b, c = (EdgeRand(epsilon=2.0).perturb(graph, seed=s) for s in (1, 1, 2))
     assert a == b and a != c
     assert a.x is graph.x and a.y is graph.y
@@ -99,7 +89,7 @@ def test_conversions() -> None:
 
 
 def test_a_graph_that_would_not_fit_is_refused_before_anything_is_allocated() -> None:
-    graph = random_graph(3000, 10_000)
+    graph = bare(3000, 10_000)
     with pytest.raises(TooLarge, match=r"EdgeRand at epsilon 1 .* smallest epsilon that fits is"):
         EdgeRand(epsilon=1.0).perturb(graph, seed=0, memory=10**6)
     least = smallest_feasible_epsilon(graph, 10**6)

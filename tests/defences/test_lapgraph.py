@@ -10,20 +10,9 @@ import pytest
 
 from edgeveil.defences.lapgraph import LapGraph, expected_false_share
 from edgeveil.errors import InputError
-from edgeveil.graph.graph import Graph
-from edgeveil.graph.pairs import num_pairs, sample_distinct
+from edgeveil.graph.pairs import num_pairs
 from laws import fits, same_law, same_rates
-
-
-def random_graph(n: int, e: int, seed: int = 0) -> Graph:
-    empty = Graph.from_edges(np.empty((2, 0), np.int64), num_nodes=n)
-    return empty.with_edge_ranks(sample_distinct(num_pairs(n), e, np.random.default_rng(seed)))
-
-
-def bits(graph: Graph) -> np.ndarray:
-    out = np.zeros(num_pairs(graph.num_nodes), bool)
-    out[graph.edge_ranks] = True
-    return out
+from zoo import bare, edge_bits
 
 
 def naive(truth: np.ndarray, mechanism: LapGraph, rng: np.random.Generator) -> np.ndarray:
@@ -46,9 +35,9 @@ def naive(truth: np.ndarray, mechanism: LapGraph, rng: np.random.Generator) -> n
     ],
 )
 def test_same_law_as_the_algorithm_in_the_paper(n: int, e: int, mechanism: LapGraph, secure: bool) -> None:
-    graph, runs = random_graph(n, e), 800 if secure else 3000
-    truth, rng = bits(graph), np.random.default_rng(1)
-    fast = np.array([bits(mechanism.perturb(graph, seed=None if secure else rng)) for _ in range(runs)])
+    graph, runs = bare(n, e), 800 if secure else 3000
+    truth, rng = edge_bits(graph), np.random.default_rng(1)
+    fast = np.array([edge_bits(mechanism.perturb(graph, seed=None if secure else rng)) for _ in range(runs)])
     slow = np.array([naive(truth, mechanism, rng) for _ in range(4000)])
     same_rates(fast, slow)
     same_law(fast[:, truth].sum(axis=1), slow[:, truth].sum(axis=1))
@@ -58,7 +47,7 @@ def test_same_law_as_the_algorithm_in_the_paper(n: int, e: int, mechanism: LapGr
 
 
 def test_secure_count_noise_is_discrete_laplace() -> None:
-    graph, epsilon = random_graph(40, 60), Fraction(1)
+    graph, epsilon = bare(40, 60), Fraction(1)
     totals = [LapGraph(epsilon=2.0, count_share=0.5).perturb(graph).num_edges - 60 for _ in range(1000)]
     q = math.exp(-float(epsilon))
     fits(totals, {k: (1 - q) / (1 + q) * q ** abs(k) for k in range(-15, 16)})
@@ -68,7 +57,7 @@ def test_secure_count_noise_is_discrete_laplace() -> None:
 @pytest.mark.parametrize(("n", "e"), [(1, 0), (2, 0), (2, 1), (5, 0), (6, 15), (50, 1)])
 def test_degenerate_graphs(n: int, e: int, seed: int | None) -> None:
     for epsilon in (0.1, 8.0):  # at 0.1 the count is wildly below 0 or above all pairs
-        noisy = LapGraph(epsilon=epsilon).perturb(random_graph(n, e), seed=seed)
+        noisy = LapGraph(epsilon=epsilon).perturb(bare(n, e), seed=seed)
         assert noisy.num_nodes == n and 0 <= noisy.num_edges <= num_pairs(n)
         u, v = noisy.edge_index
         assert (u < v).all() and (np.diff(noisy.edge_ranks) > 0).all()
@@ -76,7 +65,7 @@ def test_degenerate_graphs(n: int, e: int, seed: int | None) -> None:
 
 @pytest.mark.parametrize("seed", [5, None])
 def test_false_edges_follow_the_formula(seed: int | None) -> None:
-    graph = random_graph(3000, 10_000)
+    graph = bare(3000, 10_000)
     for epsilon in (4.0, 8.0):
         noisy = LapGraph(epsilon=epsilon).perturb(graph, seed=seed)
         share = 1 - noisy.has_edges(*graph.edge_index).sum() / noisy.num_edges
@@ -84,7 +73,7 @@ def test_false_edges_follow_the_formula(seed: int | None) -> None:
 
 
 def test_seeds_reproduce_and_a_large_epsilon_changes_little() -> None:
-    graph = random_graph(300, 900)
+    graph = bare(300, 900)
     a, b, c = (LapGraph(epsilon=4.0).perturb(graph, seed=s) for s in (1, 1, 2))
     assert a == b and a != c
     assert LapGraph(epsilon=4000.0).perturb(graph, seed=1) == graph

@@ -6,19 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeveil.graph import pairs, upper_triangle
-from edgeveil.graph.graph import Graph
 from edgeveil.graph.upper_triangle import UpperBuilder, degrees, edge_ranks, has_pairs, propagate, row_starts
-
-
-def random_graph(n: int, e: int, seed: int = 0) -> Graph:
-    empty = Graph.from_edges(np.empty((2, 0), np.int64), num_nodes=n)
-    return empty.with_edge_ranks(pairs.sample_distinct(pairs.num_pairs(n), e, np.random.default_rng(seed)))
+from zoo import bare
 
 
 @given(st.integers(1, 40), st.floats(0, 1), st.integers(1, 7), st.integers(0, 99))
 def test_builder_gives_the_same_graph_as_all_ranks_at_once(n: int, share: float, pieces: int, seed: int) -> None:
     total = pairs.num_pairs(n)
-    graph = random_graph(n, int(share * total), seed)
+    graph = bare(n, int(share * total), seed)
     builder = UpperBuilder(n)
     for piece in np.array_split(graph.edge_ranks, pieces):
         builder.add(piece)
@@ -37,7 +32,7 @@ def test_row_starts_are_the_ranks_of_first_pairs() -> None:
 @pytest.mark.parametrize("edges", [0, 1, 200, 780])
 def test_blockwise_results_equal_the_whole(edges: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upper_triangle, "CHUNK", 17)
-    graph = random_graph(40, edges)
+    graph = bare(40, edges)
     x = np.random.default_rng(1).random((40, 3))
     assert np.allclose(propagate(graph, x), graph.adjacency @ x)
     assert (degrees(graph) == graph.degrees).all()

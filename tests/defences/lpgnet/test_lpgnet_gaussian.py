@@ -28,6 +28,7 @@ from edgeveil.privacy.noise import noise_for
 from edgeveil.privacy.verify import verify
 from edgeveil.runs.rows import release_labels
 from laws import fits
+from zoo import scattered
 
 QUICK: dict[str, Any] = {
     "model": ModelSpec(name="mlp", hidden=4, bias=False),
@@ -37,23 +38,13 @@ QUICK: dict[str, Any] = {
 QUERIES = {"transductive": 1, "inductive-different": 1, "inductive-evolving": 3}
 
 
-def random_graph(n: int, edges: int, seed: int = 0) -> ev.Graph:
-    rng = np.random.default_rng(seed)
-    raw = rng.integers(0, n, (2, edges))
-    part = np.arange(n) % 3
-    return ev.Graph.from_edges(
-        raw[:, raw[0] != raw[1]], num_nodes=n, x=rng.random((n, 5)).astype(np.float32), y=rng.integers(0, 3, n),
-        train_mask=part == 0, val_mask=part == 1, test_mask=part == 2,
-    )  # fmt: skip
-
-
 def defend(
     setting: str | None = "transductive", nodes: int = 60, edges: int = 150, seed: int | None = 0, **more: Any
 ) -> Any:
     if setting == "inductive-different":
-        more["inference_graph"] = random_graph(nodes + 30, edges, seed=7)
+        more["inference_graph"] = scattered(nodes + 30, edges, seed=7)
     how = {"epsilon": 1.0, "noise": "gaussian", **QUICK, **more}
-    return ev.defend(random_graph(nodes, edges), "lpgnet", setting=setting, seed=seed, **how)
+    return ev.defend(scattered(nodes, edges), "lpgnet", setting=setting, seed=seed, **how)
 
 
 @given(st.integers(2, 9), st.integers(1, 4), st.randoms(use_true_random=False))
@@ -92,7 +83,7 @@ def test_all_queries_of_a_release_fit_epsilon_and_delta_tightly(setting: str, la
 @pytest.mark.parametrize("delta", [1e-6, 0.3])
 def test_two_graphs_that_may_share_edges_keep_one_graphs_epsilon_and_the_sum(delta: float) -> None:
     """At a large delta the sum is the harder of the two promises; both must hold."""
-    guarantee = defend(inference_graph=random_graph(90, 100, seed=7), setting=None, delta=delta).guarantee
+    guarantee = defend(inference_graph=scattered(90, 100, seed=7), setting=None, delta=delta).guarantee
     assert guarantee.epsilon == 2.0 and guarantee.delta == delta
     scale = guarantee.charges[0].gaussian.scale
     assert len(guarantee.charges) == 4 and len({c.on for c in guarantee.charges}) == 1
@@ -141,10 +132,10 @@ def test_rows_manifests_and_renewals_carry_delta(tmp_path: Path) -> None:
     assert release_labels(release)["delta"] == 1e-6 and release_labels(release)["epsilon"] == 1.0
     release.save(tmp_path / "release")
     assert ev.Release.load(tmp_path / "release").guarantee == release.guarantee
-    fresh = renew(release, random_graph(60, 100, seed=5).with_features(None), epsilon=0.5, seed=1).guarantee
+    fresh = renew(release, scattered(60, 100, seed=5).with_features(None), epsilon=0.5, seed=1).guarantee
     assert fresh.epsilon == 1.5 and fresh.delta == pytest.approx(2e-6, rel=1e-12) and fresh.delta >= 2e-6
     assert len(fresh.charges) == 4 and "delta 1e-06 and 1e-06" in fresh.statement()
-    pure = ev.defend(random_graph(60, 150), "lpgnet", epsilon=1.0, seed=0, **QUICK)
+    pure = ev.defend(scattered(60, 150), "lpgnet", epsilon=1.0, seed=0, **QUICK)
     assert release_labels(pure)["delta"] == 0.0
 
 

@@ -15,6 +15,7 @@ from edgeveil.defences.lpgnet import bayes_readout, lpgnet_stack
 from edgeveil.defences.lpgnet.lpgnet import LPGNet
 from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.models import ModelSpec, TrainSpec
+from zoo import scattered
 
 QUICK: dict[str, Any] = {
     "model": ModelSpec(name="mlp", hidden=4, bias=False),
@@ -30,19 +31,9 @@ ASKED = {
 }
 
 
-def random_graph(n: int, edges: int, seed: int = 0) -> ev.Graph:
-    rng = np.random.default_rng(seed)
-    raw = rng.integers(0, n, (2, edges))
-    part = np.arange(n) % 3
-    return ev.Graph.from_edges(
-        raw[:, raw[0] != raw[1]], num_nodes=n, x=rng.random((n, 5)).astype(np.float32), y=rng.integers(0, 3, n),
-        train_mask=part == 0, val_mask=part == 1, test_mask=part == 2,
-    )  # fmt: skip
-
-
 def defend(graph: ev.Graph, setting: str, epsilon: float = 4.0, **more: Any) -> ev.Release:
     if setting == "inductive-different":
-        more["inference_graph"] = random_graph(graph.num_nodes + 30, graph.num_edges, seed=7)
+        more["inference_graph"] = scattered(graph.num_nodes + 30, graph.num_edges, seed=7)
     return ev.defend(graph, "lpgnet", epsilon=epsilon, setting=setting, **{**QUICK, **more})
 
 
@@ -56,7 +47,7 @@ def test_every_query_has_its_own_stream_and_the_noise_it_was_charged_for(
     monkeypatch.setattr(
         LPGNet, "perturb_counts", lambda self, c, e, s: (asked.append((e, s)), original(self, c, e, s))[1]
     )
-    release = defend(random_graph(60, 150), setting, layers=layers)
+    release = defend(scattered(60, 150), setting, layers=layers)
     charges = [charge.epsilon for charge in release.guarantee.charges]
     assert [epsilon for epsilon, _ in asked] == charges and len(asked) == layers * len(ASKED[setting])
     assert len({seed for _, seed in asked}) == len(asked)
@@ -75,7 +66,7 @@ def test_vectors_of_an_edgeless_graph_are_noise_of_the_documented_scale(
         seen[phase.name, len(phase.vectors)] = vectors
 
     monkeypatch.setattr(lpgnet_stack.Phase, "append", append)
-    release = defend(random_graph(3000, 0), setting, 2.0, layers=2, clip=False, noise=noise)
+    release = defend(scattered(3000, 0), setting, 2.0, layers=2, clip=False, noise=noise)
     assert set(seen) == {(phase, layer) for phase in ASKED[setting] for layer in (1, 2)}
     scale = {"inductive-evolving": 6 * 2 / 2.0}.get(setting, 2 * 2 / 2.0)
     q = math.exp(-1 / scale)
@@ -111,7 +102,7 @@ def parts(graph: ev.Graph) -> dict[str, ev.Graph]:
 
 
 def test_evolving_phases_see_the_edges_known_at_their_time() -> None:
-    graph = random_graph(90, 400)
+    graph = scattered(90, 400)
     job = make_job(graph, None, "inductive-evolving", **QUICK)
     phases = lpgnet_stack.make_phases(job)
     expected = parts(graph)
@@ -130,7 +121,7 @@ def test_an_mlp_trains_on_training_counts_and_is_judged_on_validation_counts(mon
         "fit",
         lambda model, x, *a, **k: (fitted.append(np.asarray(x.rows(range(x.shape[0])))), original(model, x, *a, **k)),
     )
-    graph = random_graph(90, 400)
+    graph = scattered(90, 400)
     release = defend(graph, "inductive-evolving", math.inf, layers=1)
     clusters = lpgnet_stack.row_logits(release.predictor.models[0], release.matrix).argmax(axis=1)  # type: ignore[attr-defined]
     counts = {name: cluster_degrees(part, clusters, 3) for name, part in parts(graph).items()}
@@ -154,7 +145,7 @@ def test_temperature_and_weight_are_chosen_on_validation_nodes_only(
     monkeypatch.setattr(
         bayes_readout, "choose", lambda b, e, y, val: (judged.append((y, val)), original(b, e, y, val))[1]
     )
-    graph = random_graph(90, 400)
+    graph = scattered(90, 400)
     defend(graph, setting, readout="bayes", layers=2)
     assert len(judged) == 3
     assert all(y is graph.y and np.array_equal(val, graph.val_mask) for y, val in judged)

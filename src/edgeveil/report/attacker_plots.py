@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgeveil.audits.cells import label
 from edgeveil.report.audit_data import AuditData
 from edgeveil.report.figures import Plot, percent
-from edgeveil.report.style import MUTED, canvas, ink_for, to_svg
+from edgeveil.report.style import MUTED, canvas, ink_for, legend, mark, to_svg
 
 __all__ = ["coins_plot", "reliability_plot"]
 
@@ -19,11 +19,12 @@ def reliability_plot(data: AuditData) -> Plot | None:
         for curve in data.reliability:
             colour, marker = ink_for(curve["defence"])
             shown = [b for b in curve["bins"] if b["share"] > 0]
-            axes.plot([b["said"] for b in shown], [b["share"] for b in shown], color=colour, marker=marker, lw=1,
-                      label=f"{curve['label']}, {curve['attack']}")  # fmt: skip
+            (line,) = axes.plot([b["said"] for b in shown], [b["share"] for b in shown], color=colour, marker=marker,
+                                lw=1, label=f"{curve['label']}, {curve['attack']}")  # fmt: skip
+            mark(line, curve["defence"], curve["label"])
         axes.set(xscale="log", yscale="log", xlim=(1e-4, 1.2), ylim=(1e-4, 1.2))
         axes.set(xlabel="probability that the attack states", ylabel="share of true edges")
-        axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=1)
+        legend(axes, fontsize=9, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=1)
         title = "Reliability of the stated probabilities"
         table = [
             (c["label"], c["attack"], f"{b['said']:.4f}", f"{b['share']:.4f}", f"{b['pairs']:,}")
@@ -46,10 +47,11 @@ def coins_plot(data: AuditData) -> Plot | None:
         for name in dict.fromkeys(c["defence"] for c in known):
             part = sorted((c for c in known if c["defence"] == name), key=lambda c: c["epsilon"])
             colour, marker = ink_for(name)
-            axes.plot([c["epsilon"] for c in part], [c["lower"] for c in part], marker=marker, color=colour, lw=1.1,
-                      label=label(name, None))  # fmt: skip
+            (line,) = axes.plot([c["epsilon"] for c in part], [c["lower"] for c in part], marker=marker, color=colour,
+                                lw=1.1, label=label(name, None))  # fmt: skip
+            mark(line, name)
         axes.set(xlabel="claimed epsilon", ylabel="epsilon proved by the attack")
-        axes.legend(fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=3)
+        legend(axes, fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=3)
         title = "What the strongest attack proves on planted coins"
         table = [
             (label(c["defence"], c["epsilon"]), c["attack"], c["detail"], f"{c['lower']:.2f}", f"{c['ceiling']:.2f}")

@@ -10,7 +10,7 @@ from edgeveil.audits.cells import label
 from edgeveil.report.attacker_plots import coins_plot, reliability_plot
 from edgeveil.report.audit_data import AuditData
 from edgeveil.report.figures import Plot, empty_grid, percent
-from edgeveil.report.style import GRID, INK, MUTED, SERIES, canvas, ink_for, to_svg
+from edgeveil.report.style import GRID, INK, MUTED, SERIES, canvas, ink_for, legend, mark, to_svg
 
 __all__ = ["DETAILS", "detail_plots"]
 
@@ -23,12 +23,14 @@ def roc_plot(data: AuditData) -> Plot | None:
         for i, curve in enumerate(data.roc):
             colour, _ = ink_for(curve["defence"])
             style = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (3, 1, 1, 1)))[i % 4]
-            axes.plot(curve["fpr"], curve["tpr"], color=colour, ls=style, label=f"{curve['label']}, {curve['attack']}")
+            name = f"{curve['label']}, {curve['attack']}"
+            (line,) = axes.plot(curve["fpr"], curve["tpr"], color=colour, ls=style, label=name)
+            mark(line, curve["defence"], curve["label"])
         axes.plot([1e-5, 1], [1e-5, 1], color=MUTED, lw=1)
         axes.set(xscale="log", yscale="log", xlim=(1e-5, 1), ylim=(1e-3, 1.2))
         axes.set_xlabel("false-positive rate: non-edges called edges")
         axes.set_ylabel("true-positive rate")
-        axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=1)
+        legend(axes, fontsize=9, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=1)
         title = "Attack ROC on logarithmic axes"
         table = [(c["label"], c["attack"], f"{c['auc']:.3f}", percent(c["tpr_at_fpr_001"], 1)) for c in data.roc]
         svg = to_svg(
@@ -46,9 +48,10 @@ def budget_plot(data: AuditData) -> Plot | None:
         for name in dict.fromkeys(p["label"] for p in data.budget_curves):
             part = sorted((p for p in data.budget_curves if p["label"] == name), key=lambda p: p["queries"])
             colour, marker = ink_for(part[0]["defence"])
-            axes.plot(
+            (line,) = axes.plot(
                 [p["queries"] for p in part], [p["recall"] for p in part], color=colour, marker=marker, label=name
             )
+            mark(line, part[0]["defence"], name)
             for point, following in zip(part, [*part[1:], part[-1]], strict=True):
                 below = following["recall"] > point["recall"] + 0.02  # clear of the rising line
                 axes.annotate(percent(point["recall"]), (point["queries"], point["recall"]), textcoords="offset points",
@@ -61,7 +64,7 @@ def budget_plot(data: AuditData) -> Plot | None:
         ticks = sorted({p["queries"] for p in data.budget_curves})
         axes.set_xticks(ticks, [str(t) for t in ticks])
         axes.minorticks_off()
-        axes.legend(fontsize=9.5, loc="lower right")
+        legend(axes, fontsize=9.5, loc="lower right")
         title = "Leakage against the number of queries"
         table = [
             (p["label"], str(p["queries"]), percent(p["recall"], 1), f"{p['auc']:.3f}") for p in data.budget_curves
@@ -86,21 +89,24 @@ def degree_plot(data: AuditData) -> Plot | None:
         for axes, key in zip(panels, shown, strict=True):
             for i, name in enumerate(names):
                 part = {p["bin"]: p for p in data.by_degree if p["label"] == name}
-                colour, _ = ink_for(next(iter(part.values()))["defence"])
+                defence = next(iter(part.values()))["defence"]
+                colour, _ = ink_for(defence)
                 at = [bins.index(b) + (i - (len(names) - 1) / 2) * 0.8 / len(names) for b in part]
                 bars = axes.bar(
                     at, [p[key] or 0 for p in part.values()], width=0.74 / len(names), color=colour, label=name
                 )
-                axes.bar_label(
+                said = axes.bar_label(
                     bars, [f"{100 * (p[key] or 0):.0f}" for p in part.values()], fontsize=8, color=INK, padding=1
                 )
+                for artist in (*bars, *said):
+                    mark(artist, defence, name)
             axes.set_xticks(range(len(bins)), bins)
             axes.set_ylabel("edges found (%)" if key == "recall" else "utility (%)")
             axes.margins(y=0.12)
             axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f}")
             empty_grid(axes)
         panels[-1].set_xlabel("node degree")
-        panels[-1].legend(fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.22), ncols=2)
+        legend(panels[-1], fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.22), ncols=2)
         heading = "Leakage and utility by node degree"
         table = [
             (p["label"], p["bin"], str(p["nodes"]), percent(p["recall"], 1), percent(p["utility"], 1))
@@ -123,13 +129,15 @@ def exposure_plot(data: AuditData) -> Plot | None:
             colour, _ = ink_for(item["defence"])
             at = [b + (i - (len(data.exposure) - 1) / 2) * 0.8 / len(data.exposure) for b in range(len(bins))]
             bars = axes.bar(at, item["nodes"], width=0.74 / len(data.exposure), color=colour, label=item["label"])
-            axes.bar_label(bars, [str(n) for n in item["nodes"]], fontsize=8, color=INK, padding=1)
+            said = axes.bar_label(bars, [str(n) for n in item["nodes"]], fontsize=8, color=INK, padding=1)
+            for artist in (*bars, *said):
+                mark(artist, item["defence"], item["label"])
         axes.set_xticks(range(len(bins)), bins)
         axes.set_xlabel("share of a node's edges that the strongest attack finds")
         axes.set_ylabel("nodes")
         axes.margins(y=0.1)
         empty_grid(axes)
-        axes.legend(fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.18), ncols=2)
+        legend(axes, fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.18), ncols=2)
         title = "How exposed are single nodes?"
         table = [(e["label"], b, str(n)) for e in data.exposure for b, n in zip(bins, e["nodes"], strict=True)]
         svg = to_svg(figure, "exposure", title, "; ".join(f"{t[0]}: {t[2]} nodes lose {t[1]}" for t in table))
@@ -174,8 +182,9 @@ def canary_plot(data: AuditData) -> Plot | None:
                 level = min(item[key], 1.0)
                 axes.plot([i - 0.38, i + 0.38], [level, level], color=MUTED, lw=1.6, ls=style, solid_capstyle="butt")
             low, high = item["interval"]
-            axes.plot([i, i], [low, high], color=colour, lw=1.4)
-            axes.plot(i, item["precision"], marker=marker, color=colour, ls="none")
+            bar = axes.plot([i, i], [low, high], color=colour, lw=1.4)
+            for artist in (*bar, *axes.plot(i, item["precision"], marker=marker, color=colour, ls="none")):
+                mark(artist, item["defence"], label(item["defence"], item["epsilon"]))
         axes.set_xticks(range(len(items)), [f"{v['epsilon']:g}" for v in items], fontsize=9)
         axes.set(ylim=(0, 1.05), ylabel="precision on planted edges (%)", xlabel="epsilon")
         axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f}")
@@ -183,8 +192,9 @@ def canary_plot(data: AuditData) -> Plot | None:
         axes.plot([], [], color=MUTED, lw=1.6, label="tight bound")
         for name in dict.fromkeys(v["defence"] for v in items):
             colour, marker = ink_for(name)
-            axes.plot([], [], color=colour, marker=marker, ls="none", label=label(name, None))
-        axes.legend(fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=3)
+            (entry,) = axes.plot([], [], color=colour, marker=marker, ls="none", label=label(name, None))
+            mark(entry, name)
+        legend(axes, fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=3)
         empty_grid(axes)
         title = "Precision on planted edges against its bound"
         table = [
@@ -214,10 +224,13 @@ def verified_plot(data: AuditData) -> Plot | None:
             part = [v for v in data.verified if v["defence"] == name]
             colour, marker = ink_for(name)
             face = "none" if any(v["verdict"] == "refuted" for v in part) else colour
-            axes.plot([v["claimed"] for v in part], [min(_number(v["lower"]), ceiling) for v in part], marker=marker,
-                      color=colour, lw=1.1, label=label(name, None), markerfacecolor=face)  # fmt: skip
+            (line,) = axes.plot(
+                [v["claimed"] for v in part], [min(_number(v["lower"]), ceiling) for v in part], marker=marker,
+                color=colour, lw=1.1, label=label(name, None), markerfacecolor=face,
+            )  # fmt: skip
+            mark(line, name)
         axes.set(xlabel="claimed epsilon", ylabel="empirical lower bound")
-        axes.legend(fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=3)
+        legend(axes, fontsize=9.5, loc="upper center", bbox_to_anchor=(0.46, -0.16), ncols=3)
         title = "Claimed epsilon against what an audit can prove"
         table = [
             (label(v["defence"], None), f"{v['claimed']:g}", _bound(v["lower"]), v["verdict"]) for v in data.verified

@@ -10,7 +10,7 @@ from typing import Any
 from edgeveil.audits.cells import Cell, label
 from edgeveil.report.audit_data import AuditData
 from edgeveil.report.judged import Baselines, baselines
-from edgeveil.report.style import GRID, MUTED, SOFT, canvas, ink_for, to_svg
+from edgeveil.report.style import GRID, MUTED, SOFT, canvas, ink_for, legend, mark, to_svg
 
 __all__ = ["Plot", "epsilon_plot", "percent", "tradeoff_plot"]
 
@@ -58,7 +58,7 @@ def tradeoff_plot(cells: Sequence[Cell], known_as: Baselines | None = None) -> P
         axes.set_xlabel("leakage: edges found by the strongest attack")
         axes.set_ylabel("utility on test nodes")
         axes.xaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f} %")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.46, -0.14), ncols=3, fontsize=9.5)
+        legend(axes, loc="upper center", bbox_to_anchor=(0.46, -0.14), ncols=3, fontsize=9.5)
         _name_epsilons(figure, axes, known)
         title = "What each defence keeps and what it gives away"
         table = [(c.label, f"{c.utility:.3f}", percent(c.leakage, 1), c.attack, c.promise) for c in known]
@@ -89,14 +89,20 @@ def _reference_lines(axes: Any, known: Baselines) -> None:
                           xytext=(3, 0), textcoords="offset points")  # fmt: skip
 
 
-def _series(axes: Any, cells: list[Cell]) -> None:
+def _series(axes: Any, cells: list[Cell], across: str = "leakage", up: str = "utility") -> None:
+    """A line per defence and a mark per release; each says what it is."""
     cells = sorted(cells, key=lambda c: (c.epsilon is None, c.epsilon or 0.0))
-    colour, marker = ink_for(cells[0].defence)
-    hollow = cells[0].status == "refuted"
-    axes.plot(
-        [c.leakage for c in cells], [c.utility for c in cells], color=colour, marker=marker, lw=1.1, alpha=1,
-        markerfacecolor="none" if hollow else colour, label=label(cells[0].defence, None), zorder=3,
-    )  # fmt: skip
+    defence = cells[0].defence
+    colour, marker = ink_for(defence)
+    face = "none" if cells[0].status == "refuted" else colour
+    look: dict[str, Any] = {"color": colour, "marker": marker, "markerfacecolor": face}
+    (line,) = axes.plot([getattr(c, across) for c in cells], [getattr(c, up) for c in cells], color=colour, lw=1.1)
+    (entry,) = axes.plot([], [], lw=1.1, label=label(defence, None), **look)
+    mark(line, defence)
+    mark(entry, defence)
+    for cell in cells:
+        (point,) = axes.plot([getattr(cell, across)], [getattr(cell, up)], ls="none", zorder=3, **look)
+        mark(point, defence, cell.label)
 
 
 def _name_epsilons(figure: Any, axes: Any, cells: Sequence[Cell]) -> None:
@@ -111,8 +117,11 @@ def _name_epsilons(figure: Any, axes: Any, cells: Sequence[Cell]) -> None:
         for dx, dy in ((9, 0), (-9, 0), (0, 10), (0, -10), (18, 0), (-18, 0), (27, 0), (-27, 0)):
             if all(abs(x + dx - a) > 8 or abs(y + dy - b) > 8 for a, b in taken):
                 taken.append((x + dx, y + dy))
-                axes.annotate(f"{cell.epsilon:g}", (cell.leakage, cell.utility), textcoords="offset points", fontsize=9,
-                              xytext=(dx, dy), color=ink_for(cell.defence)[0], ha="center", va="center")  # fmt: skip
+                said = axes.annotate(
+                    f"{cell.epsilon:g}", (cell.leakage, cell.utility), textcoords="offset points", fontsize=9,
+                    xytext=(dx, dy), color=ink_for(cell.defence)[0], ha="center", va="center",
+                )  # fmt: skip
+                mark(said, cell.defence)
                 break
 
 
@@ -125,15 +134,12 @@ def epsilon_plot(data: AuditData, cells: Sequence[Cell]) -> Plot | None:
     with canvas("epsilon", height=6.2, rows=2) as (figure, panels):
         for axes, attribute, name in zip(panels, ("utility", "leakage"), ("utility", "edges found"), strict=True):
             for defence in dict.fromkeys(c.defence for c in noisy):
-                part = sorted((c for c in noisy if c.defence == defence), key=lambda c: c.epsilon or 0)
-                colour, marker = ink_for(defence)
-                hollow = part[0].status == "refuted"
-                axes.plot([c.epsilon for c in part], [getattr(c, attribute) for c in part], color=colour, marker=marker,
-                          markerfacecolor="none" if hollow else colour, label=label(defence, None))  # fmt: skip
+                _series(axes, [c for c in noisy if c.defence == defence], "epsilon", attribute)
             for line, style in ((bare, "-"), (mlp, (0, (4, 3)))):
                 if line is not None and not math.isnan(getattr(line, attribute)):
-                    axes.axhline(
-                        getattr(line, attribute), color=MUTED, lw=1.2, ls=style, label=label(line.defence, None)
+                    name_ = label(line.defence, None)
+                    mark(
+                        axes.axhline(getattr(line, attribute), color=MUTED, lw=1.2, ls=style, label=name_), line.defence
                     )
             axes.set_ylabel(name)
             axes.set_xscale("log", base=2)
@@ -142,7 +148,7 @@ def epsilon_plot(data: AuditData, cells: Sequence[Cell]) -> Plot | None:
             axes.minorticks_off()
         panels[1].yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f} %")
         panels[1].set_xlabel("epsilon for one undirected edge (hollow: refuted)")
-        panels[1].legend(loc="upper center", bbox_to_anchor=(0.46, -0.24), ncols=3, fontsize=9.5)
+        legend(panels[1], loc="upper center", bbox_to_anchor=(0.46, -0.24), ncols=3, fontsize=9.5)
         title = "Utility and leakage against epsilon"
         table = [(c.label, f"{c.utility:.3f}", percent(c.leakage, 1)) for c in noisy]
         svg = to_svg(figure, "epsilon", title, "; ".join(f"{t[0]}: utility {t[1]}, edges found {t[2]}" for t in table))

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from edgeveil.attacks.attack import ATTACKS
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.audits.cells import Cell, leakage, summarise
-from edgeveil.audits.gains import Gain, Spread
+from edgeveil.audits.gains import ALPHA, Gain, Spread
 from edgeveil.report.audit_data import AuditData
 
-__all__ = ["Baselines", "baselines", "best_defence", "equal_leakage", "gain_text", "judged", "sweet_spot"]
+__all__ = [
+    "TWO_SIGMA",
+    "Baselines",
+    "baselines",
+    "best_defence",
+    "equal_leakage",
+    "gain_text",
+    "judged",
+    "picked_level",
+    "recommended_score",
+    "sweet_spot",
+]
 
 TWO_SIGMA = 2.0
 
@@ -115,22 +126,39 @@ def equal_leakage(one: Cell, other: Cell) -> bool:
     return not abs(one.leakage - other.leakage) > TWO_SIGMA * error  # unknown errors separate nothing
 
 
-def best_defence(cells: Sequence[Cell]) -> Cell | None:
-    """The release in the sweet spot that keeps and hides most; of those that leak equally, the most useful."""
+def picked_level(data: AuditData, cells: Sequence[Cell]) -> float:
+    """The error left for an interval of a release that was picked among the candidates, at the last of the looks."""
+    looks = max(int(data.settings.get("looks", 1)), 1)
+    return ALPHA / (looks * max(sum(c.candidate for c in cells), 1))
+
+
+def recommended_score(cells: Sequence[Cell]) -> Callable[[Cell], float]:
+    """How much of the two ranges (utility above the MLP, leakage below no defence) a release keeps."""
     bare, mlp = baselines(cells)
-    good = [c for c in cells if sweet_spot(c, bare)]
-    if not good or bare is None:
-        return None
-    floor = mlp.utility if mlp is not None else min(c.utility for c in good)
+    good = [c.utility for c in cells if sweet_spot(c, bare)]
+    floor = mlp.utility if mlp is not None else min(good, default=math.nan)
     least = mlp.leakage if mlp is not None and not math.isnan(mlp.leakage) else 0.0
-    gain, loss = bare.utility - floor, bare.leakage - least
 
     def score(cell: Cell) -> float:
+        assert bare is not None
+        gain, loss = bare.utility - floor, bare.leakage - least
         kept = (cell.utility - floor) / gain if gain > 0 else 0.0
         hidden = (bare.leakage - cell.leakage) / loss if loss > 0 else 0.0
         return min(kept, 1.0) + min(hidden, 1.0)
 
-    first = max(good, key=score)
+    return score
+
+
+def best_defence(cells: Sequence[Cell], meets: Callable[[Cell], bool] = lambda _: True) -> Cell | None:
+    """The release in the sweet spot that keeps and hides most; of those that leak equally, the most useful.
+
+    `meets` says which releases are wanted at all.
+    """
+    bare, _ = baselines(cells)
+    good = [c for c in cells if sweet_spot(c, bare) and meets(c)]
+    if not good:
+        return None
+    first = max(good, key=recommended_score(cells))
     return max((c for c in good if equal_leakage(c, first)), key=lambda c: (c.utility, -(c.epsilon or 0.0)))
 
 

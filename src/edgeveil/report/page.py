@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from importlib import resources
 from pathlib import Path
@@ -11,13 +12,14 @@ from edgeveil.audits.cells import label
 from edgeveil.errors import MissingExtra, StorageError
 from edgeveil.report.audit_data import AuditData
 from edgeveil.report.detail import detail_plots
+from edgeveil.report.explore import rule
 from edgeveil.report.figures import Plot, epsilon_plot, percent, tradeoff_plot
 from edgeveil.report.judged import Baselines, baselines, best_defence, gain_text, judged, sweet_spot
 from edgeveil.report.next_steps import next_steps
 from edgeveil.report.style import DARK, LIGHT, standalone
 from edgeveil.report.verdict import verdict
 
-__all__ = ["all_plots", "ordered", "render", "write_figures", "write_report"]
+__all__ = ["all_plots", "ordered", "render", "template", "write_figures", "write_report"]
 
 ROW_COLUMNS = (
     ("defence", "defence"), ("epsilon", "ε"), ("delta", "δ"), ("model", "model"), ("status", "guarantee"),
@@ -35,36 +37,51 @@ NOT_PROTECTED = (
 )
 
 
-def render(data: AuditData) -> str:
-    """The page as text."""
+def _part(name: str) -> str:
+    return resources.files("edgeveil.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def template(name: str) -> Any:
+    """A page of this folder with the common style."""
     try:
-        from jinja2 import Environment, select_autoescape
+        from jinja2 import Environment, FunctionLoader, select_autoescape
     except ImportError as error:
         raise MissingExtra("the HTML report", "report") from error
+    environment = Environment(
+        loader=FunctionLoader(_part), autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals.update(
+        light=LIGHT, dark=DARK, palette=lambda colours: " ".join(f"{name}:{value};" for name, value in colours.items())
+    )
+    return environment.get_template(name)
+
+
+def render(data: AuditData) -> str:
+    """The page as text."""
     cells = judged(data)
     bare, _ = baselines(cells)
-    best = best_defence(cells)
-    source = resources.files("edgeveil.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(source).render(
+    best, existing = best_defence(cells), bool(data.settings.get("existing"))
+    asked = rule(data, cells)
+    page: str = template("page.html.j2").render(
         data=data,
         graph=data.graph,
         verdict=verdict(data, cells),
         cells=[_summary(c, sweet_spot(c, bare), c == best) for c in ordered(cells)],
         plots=all_plots(data),
-        light=LIGHT,
-        dark=DARK,
-        palette=lambda colours: " ".join(f"{name}:{value};" for name, value in colours.items()),
+        rule=json.dumps(asked, ensure_ascii=False).replace("<", "\\u003c"),
+        script=_part("page.js"),
+        sliders=None if existing or not asked["epsilons"][1:] else (len(asked["utilities"]), len(asked["epsilons"])),
         columns=[title for _, title in ROW_COLUMNS],
         rows=[[_show(row.get(key)) for key, _ in ROW_COLUMNS] for row in data.rows],
         not_protected=NOT_PROTECTED,
         promises=_promises(data, ordered(cells)),
         is_number=lambda text: text[:1].isdigit() or text in ("–", ""),
-        existing=bool(data.settings.get("existing")),
+        existing=existing,
         name=label,
         baselines=Baselines(data).table(),
         commands=next_steps(data, cells),
     )
+    return page
 
 
 def all_plots(data: AuditData) -> list[Plot]:
@@ -118,6 +135,7 @@ def _promises(data: AuditData, cells: Any) -> list[dict[str, Any]]:
 def _summary(cell: Any, sweet: bool, best: bool) -> dict[str, Any]:
     return {
         "label": cell.label,
+        "defence": cell.defence,
         "utility": "–" if math.isnan(cell.utility) else f"{cell.utility:.3f}",
         "gain": gain_text(cell.gain),
         "leakage": percent(cell.leakage, 1),

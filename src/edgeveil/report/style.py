@@ -23,6 +23,8 @@ __all__ = [
     "SOFT",
     "canvas",
     "ink_for",
+    "legend",
+    "mark",
     "standalone",
     "to_svg",
 ]
@@ -52,6 +54,23 @@ def ink_for(defence: str) -> tuple[str, str]:
     found = face(defence)[1]
     slot = OTHER if found is None else found
     return SERIES[slot], MARKERS[slot]
+
+
+def mark(artist: Any, defence: str, release: str = "") -> None:
+    """Say which defence, or which release of it, an artist shows; the page's script finds it by that."""
+    artist.set_gid(f"mark|{defence}|{release}")
+
+
+def legend(axes: Any, **options: Any) -> None:
+    """A legend below or beside the axes whose entries are marked like what they stand for."""
+    handles, _ = axes.get_legend_handles_labels()
+    drawn = axes.legend(**options)
+    for source, handle, text in zip(handles, drawn.legend_handles, drawn.get_texts(), strict=True):
+        gid = (source.get_gid() if hasattr(source, "get_gid") else source.patches[0].get_gid()) or ""
+        if gid:
+            defence = gid.split("|")[1]
+            mark(handle, defence)
+            mark(text, defence)
 
 
 @contextmanager
@@ -85,6 +104,7 @@ def to_svg(figure: Any, name: str, title: str, description: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, f"var({variable})")
+    svg = re.sub(r'id="mark\|([^|"]*)\|([^"]*)"', r'class="mark" data-defence="\1" data-release="\2"', svg)
     svg = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'(href="|url\()#', rf"\1#{name}-", svg)
     svg = re.sub(r"font: ([\d.]+)px [^;]*", r"font: \1px var(--sans)", svg)

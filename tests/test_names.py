@@ -17,7 +17,7 @@ from edgeveil.models.architectures import MODELS
 
 PACKAGE = Path(edgeveil.__file__).parent
 BASELINES = {"none", "mlp"}
-RECORDS = ("papers/", "models/presets.py", "models/tune.py", "attacks/noise_law.py")
+RECORDS = ("papers/", "models/presets.py", "models/tune.py", "attacks/posterior/laws.py")
 CALLS = ("startswith", "endswith", "removeprefix", "replace", "get", "pop")
 
 

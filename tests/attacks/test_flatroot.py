@@ -118,13 +118,12 @@ def test_coarse_answers_still_give_the_graph(graph, kind):
     assert equal(graph, result)
 
 
-def test_moves_so_large_that_units_change_their_state_are_noticed(graph, monkeypatch):
-    """Asked again with other rows the answers may still not do: then nothing is asserted."""
+@pytest.mark.parametrize("seed", range(4))
+def test_moves_so_large_that_units_change_their_state_are_noticed_and_made_smaller(graph, monkeypatch, seed):
+    """Once is not enough: moves of 3, then of 0.09 flat rows still change states, for most of these seeds."""
     monkeypatch.setattr(choose, "STEP", 3.0)
-    found = [attack(release_of(graph), "flatroot", mode="query", seed=seed) for seed in range(3)]
-    for result in found:
-        assert equal(graph, result) if result.certified else not result.found.size and "nothing" in result.notes[0]
-    assert any(result.certified for result in found)
+    result = attack(release_of(graph), "flatroot", mode="query", seed=seed)
+    assert result.certified and equal(graph, result)
 
 
 def test_labels_alone_are_refused_with_the_remedy(graph):

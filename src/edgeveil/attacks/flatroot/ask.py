@@ -21,7 +21,7 @@ __all__ = ["ask_power"]
 Float = NDArray[np.float64]
 UNSOLVED = "{} of {} rows of the product are not determined by the questions asked, so nothing is asserted"
 SEVERAL = "consistent, not unique: the answers fit several forms of the model; say which it is (norm=, layers=)"
-FINER, ATTEMPTS = 0.03, 8
+FINER, FINEST, ATTEMPTS = 0.03, 1e-5, 8
 TRIAL = 3  # questions that show whether all units keep their state
 FIRST = 8  # questions before the first try
 GROWTH, COARSE_GROWTH = 1.12, 1.35  # of the questions from one try to the next; on large graphs a try is dear
@@ -33,13 +33,16 @@ def ask_power(flat: Flat, forms: Sequence[Form], n: int) -> Seen:
 
     The forms are all symmetric or all not. A graph is certified only if every other form is refuted.
     """
+    wasted = 0
     for attempt in range(ATTEMPTS):
         power = _Power(flat, forms, n)
         try:
             power.run()
-            if power.calibrated or flat.bounded or attempt + 1 == ATTEMPTS:
+            wasted += power.calibrated
+            if power.rows.solved.all() or wasted == 2 or flat.bounded or attempt + 1 == ATTEMPTS:
                 break
-            flat.redraw(1.0 if attempt else FINER)  # some unit changed its state: another row, smaller moves
+            # Some unit changed its state: another row, and smaller moves as long as rounding allows them.
+            flat.redraw(FINER if not attempt or FINER * flat.step >= FINEST else 1.0)
         except OutOfQuestions:
             power.recover()
             break

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from edgeveil.attacks.attack import Attack
 from edgeveil.attacks.counts import CountInference
-from edgeveil.attacks.edge_posterior import EdgePosterior
 from edgeveil.attacks.linkteller import LinkTeller
 from edgeveil.attacks.lsa2 import DISTANCES, Lsa2, posteriors
+from edgeveil.attacks.posterior import EdgePosterior
 from edgeveil.attacks.stored_graph import StoredGraph
 from edgeveil.release.target import AttackerView, Target
 

@@ -16,6 +16,7 @@ from edgeveil.cli.main import build_app
 from edgeveil.defences.defence import DEFENCES
 from edgeveil.defences.defend import make_defence
 from edgeveil.defences.lapgraph import LapGraph
+from edgeveil.defences.lpgnet.lpgnet import LPGNet
 from edgeveil.defences.recorded import planned_cost, record
 from edgeveil.defences.renew import renew
 from edgeveil.errors import BudgetExceeded, UsageError
@@ -63,6 +64,42 @@ def test_releases_of_one_graph_add_up_and_the_cap_holds_before_noise(
         assert len(ledger.charges()) == 2
 
 
+def test_a_cap_on_delta_holds_before_noise(graph: ev.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deltas of releases and renewals add up, and the plan knows them: it used to be found out after the noise."""
+    path, kind = tmp_path / "ledger.db", {"epsilon": 1.0, "noise": "gaussian", "delta": 1e-6}
+    first = ev.defend(graph, "lpgnet-1", ledger=path, **kind)  # type: ignore[arg-type]
+    renew(first, graph, ledger=path)
+    with open_ledger(path) as ledger:
+        assert 2 * 10**12 <= ledger.bills()["friends"].delta <= 2 * 10**12 + 2  # rounded up
+        ledger.open_account("edges:friends", "delta", 25 * 10**11)
+    monkeypatch.setattr(LPGNet, "perturb_counts", lambda *_: pytest.fail("noise was drawn before the ledger was asked"))
+    for again in (lambda: ev.defend(graph, "lpgnet-1", ledger=path, **kind), lambda: renew(first, graph, ledger=path)):  # type: ignore[arg-type]
+        with pytest.raises(BudgetExceeded, match="delta"):
+            again()
+
+
+def test_the_same_people_in_another_order_of_rows_pay_twice(graph: ev.Graph, tmp_path: Path) -> None:
+    """Two tenants are told one graph, once with its rows shuffled and without ids, under two names."""
+    order, path = np.random.default_rng(0).permutation(graph.num_nodes), tmp_path / "ledger.db"
+    bare = replace(graph, node_ids=None)
+    for name, told in (("a", bare), ("b", bare.subgraph(order))):
+        record(
+            path, LapGraph(epsilon=1.0).mechanism_guarantee(), told, "perturb", edge_set=name, tenant=f"tenant-{name}"
+        )
+    with open_ledger(path) as ledger:
+        assert ledger.bills()["a"].epsilon == ledger.bills()["b"].epsilon == to_units(2.0)
+
+
+def test_a_snapshot_by_rows_of_the_release_is_known_by_its_ids(graph: ev.Graph, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    release = ev.defend(graph, "lapgraph", epsilon=1.0, ledger=path)
+    rows = ev.Graph.from_edges(graph.edge_index, num_nodes=graph.num_nodes, name="rows")
+    fresh = renew(release, rows, epsilon=1.0, ledger=path, edge_set="rows")
+    assert fresh.node_ids is not None and fresh.node_ids.tolist() == graph.node_ids.tolist()  # type: ignore[union-attr]
+    with open_ledger(path) as ledger:
+        assert ledger.edge_sets()["rows"].identity == "ids" and ledger.overlaps() == [["friends", "rows"]]
+
+
 def test_an_undefended_or_seeded_release_is_unbounded_for_ever(graph: ev.Graph, tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     for given in ({"defence": "none"}, {"defence": "lapgraph", "epsilon": 1.0, "seed": 0}):
@@ -91,6 +128,7 @@ def test_the_plan_is_what_a_release_states(graph: ev.Graph) -> None:
         plan = planned_cost(defence, None, 1)
         stated = cost_of(ev.defend(graph, defence).guarantee)
         assert plan.epsilon == stated.epsilon and bool(plan.unbounded) == bool(stated.unbounded), name
+        assert plan.delta == stated.delta, name
     assert planned_cost(make_defence("edgerand", 2.0), None, 2).epsilon == 4
     assert planned_cost(make_defence("lpgnet-1", float("inf")), None, 1).unbounded
 

@@ -44,6 +44,21 @@ def test_what_cannot_be_compared_is_assumed_to_overlap() -> None:
     assert bills([a, Holding("c", UNKNOWN, Bill(0, 0, "served without a defence"))], [])["a"].unbounded
 
 
+def test_row_numbers_show_what_is_shared_and_never_that_nothing_is() -> None:
+    """The same people in another order of rows: not one row pair in common, and every edge has paid twice."""
+    pairs = np.array([[0, 2, 4], [1, 3, 5]])
+    graph, turned = (ev.Graph.from_edges(p, num_nodes=6) for p in (pairs, np.array([[0, 1, 4], [2, 3, 5]])))
+    one, other = (hash_edges(g, KEY) for g in (graph, turned))
+    assert one is not None and other is not None and not np.array_equal(one.values, other.values)
+    a, b = Holding("a", "rows:6", Bill(3)), Holding("b", "rows:6", Bill(4))
+    assert {n: x.epsilon for n, x in bills([a, b], []).items()} == {"a": 7, "b": 7}
+    apart = Holding("b", "rows:6", Bill(4), frozenset({"a"}))
+    assert {n: x.epsilon for n, x in bills([a, apart], []).items()} == {"a": 3, "b": 4}
+    assert bills([a, apart], [frozenset({"a", "b"})])["a"].epsilon == 7, "what is seen counts against the owner's word"
+    by_id, third = Holding("c", "ids", Bill(5)), Holding("d", "rows:9", Bill(1))
+    assert bills([a, b, by_id, third], [])["c"].epsilon == 3 + 4 + 5 + 1 == bills([a, b, by_id, third], [])["d"].epsilon
+
+
 def test_the_owners_word_counts_only_where_the_ledger_cannot_look() -> None:
     word = frozenset({"a"})
     a = Holding("a", UNKNOWN, Bill(3))

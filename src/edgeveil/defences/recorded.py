@@ -75,7 +75,11 @@ def planned_cost(defence: Defence, seed: int | None, times: int) -> Cost:
         return Cost(unbounded="no noise")
     if seed is not None and epsilon:
         return Cost(unbounded="the noise is seeded")
-    return Cost(exact(epsilon) * times)
+    return Cost(exact(epsilon) * times, _delta(getattr(defence, "delta", None)))
+
+
+def _delta(given: float | None) -> Fraction:
+    return Fraction(0) if given is None else exact(given)
 
 
 def renew_recorded(
@@ -101,7 +105,8 @@ def renew_recorded(
         known = recorder.ledger.of_product(sealed)
         base = cost_of(release.guarantee)
         before = Cost() if known is None else base
-        recorder.check(Cost(cost + base.epsilon - before.epsilon, base.delta - before.delta, base.unbounded), what)
+        delta = base.delta - before.delta + _delta(release.params.get("delta"))
+        recorder.check(Cost(cost + base.epsilon - before.epsilon, delta, base.unbounded), what)
         made = make()
         whole = cost_of(made.guarantee)
         epsilon, delta = max(whole.epsilon - before.epsilon, cost), max(whole.delta - before.delta, Fraction(0))

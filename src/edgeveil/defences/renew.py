@@ -26,7 +26,7 @@ from edgeveil.release.release import Release
 if TYPE_CHECKING:
     from edgeveil.privacy.ledger.ledger import Ledger
 
-__all__ = ["renew", "renewal_epsilon"]
+__all__ = ["named_as", "renew", "renewal_epsilon"]
 
 
 def renewal_epsilon(
@@ -69,9 +69,16 @@ def renew(
     if ledger is None:
         return _answer(release, renewal, snapshot)
     return renew_recorded(
-        lambda: _answer(release, renewal, snapshot), release, graph, renewal.epsilon, ledger, edge_set=edge_set,
-        tenant=tenant,
+        lambda: _answer(release, renewal, snapshot), release, snapshot.graph, renewal.epsilon, ledger,
+        edge_set=edge_set, tenant=tenant,
     )  # fmt: skip
+
+
+def named_as(release: Release, graph: Graph) -> Graph:
+    """The graph with the release's ids, if it has neither ids nor features: its rows are then the release's nodes."""
+    if graph.x is not None or graph.node_ids is not None or graph.num_nodes != release.num_nodes:
+        return graph
+    return replace(graph, node_ids=release.node_ids)
 
 
 def _answer(release: Release, renewal: Renewal, snapshot: Snapshot) -> Release:
@@ -99,6 +106,7 @@ def _renewal(release: Release, epsilon: float | None, seed: int | None) -> Renew
 
 def _snapshot(release: Release, graph: Graph, seed: int | None) -> Snapshot:
     graph.check_public_nodes()
+    graph = named_as(release, graph)
     if graph.x is not None:
         x = FeatureMatrix.wrap(graph.x)
         if x.shape[1] != release.matrix.shape[1]:

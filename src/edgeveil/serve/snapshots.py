@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from edgeveil.defences.renew import renew, renewal_epsilon
+from edgeveil.defences.renew import named_as, renew, renewal_epsilon
 from edgeveil.errors import StorageError, UsageError
 from edgeveil.graph.graph import Graph
 from edgeveil.privacy.budget import exact
@@ -219,7 +219,7 @@ class Snapshots:
     def create(self, request: SnapshotRequest, *, tenant: str, key_id: str, token: str) -> tuple[dict[str, Any], Spend]:
         """Charge, compute, save, enter; returns the snapshot and its charge."""
         self._check_features(request)
-        graph = request.graph()
+        graph = named_as(self._release, request.graph())
         cost, key = renewal_epsilon(self._release, request.epsilon, graph), self._ledger.key
         edges = hash_edges(graph, key) if cost else None
         spend = self._ledger.spend(

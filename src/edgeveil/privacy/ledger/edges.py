@@ -1,7 +1,8 @@
 """Which edges an edge set holds, as keyed hashes: the ledger can compare them and nobody without the key can.
 
 A node is known by the owner's id (`Graph.node_ids`), so that the same graph in another row order has the same hashes;
-a graph without ids is known by its row numbers, and such hashes compare only with those of a graph of as many rows.
+a graph without ids is known by its row numbers. Such hashes compare only with those of a graph of as many rows, and
+only show what is shared: the same people in another order have other hashes (`overlap.bills` assumes the worst).
 Hashes have 64 bits. Two edges that fall on one hash (chance below 10^-5 for two sets of 10^7 edges) are taken for one,
 which can only raise a bill; one edge never has two hashes.
 """
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from edgeveil.errors import StorageError
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.stored.graph_in_files import StoredGraph
+from edgeveil.privacy.ledger.overlap import BY_ROW
 
 __all__ = ["LIMIT", "EdgeHashes", "EdgeKey", "hash_edges"]
 
@@ -91,7 +93,7 @@ def hash_edges(graph: Graph | StoredGraph, key: EdgeKey) -> EdgeHashes | None:
         for start in range(0, len(u), _CHUNK)
     ]
     values: Hashes = np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.uint64)
-    return EdgeHashes(f"rows:{graph.num_nodes}" if graph.node_ids is None else "ids", values)
+    return EdgeHashes(f"{BY_ROW}{graph.num_nodes}" if graph.node_ids is None else "ids", values)
 
 
 def _hash_nodes(ids: Any, key: EdgeKey) -> NDArray[Any]:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LARGE", "UNKNOWN", "Bill", "Holding", "bills", "patterns_of"]
+__all__ = ["BY_ROW", "LARGE", "UNKNOWN", "Bill", "Holding", "bills", "patterns_of"]
 
 UNKNOWN = "unknown"  # nobody told the ledger these edges, or told them by different kinds of name
 LARGE = "large"  # too many edges to keep: every overlap is assumed
+BY_ROW = "rows:"  # followed by the number of nodes, which are known by nothing but their row
 Hashes = NDArray[np.uint64]
 
 
@@ -63,7 +64,8 @@ def bills(holdings: Iterable[Holding], patterns: Iterable[frozenset[str]]) -> di
     """The bill of every edge set.
 
     Edges that can be compared are compared, whatever anybody says; edges that cannot are assumed to be the same,
-    unless the owner said that they are not.
+    unless the owner said that they are not. Row numbers show that an edge is shared, never that it is not: the same
+    people may stand in another order.
     """
     sets = {holding.name: holding for holding in holdings}
     by_kind: dict[str, list[frozenset[str]]] = {}
@@ -86,8 +88,17 @@ def _bill(sets: Mapping[str, Holding], holding: Holding, by_kind: Mapping[str, S
             mine = [pattern for pattern in found if holding.name in pattern]
         else:
             mine = [pattern for pattern in found if not any(holding.trusts(sets[name]) for name in pattern)]
-        total += _peak(sets, mine)
+        doubted = _reordered(sets, holding, kind)
+        total += _peak(sets, [pattern | doubted for pattern in mine] or [doubted])
     return total
+
+
+def _reordered(sets: Mapping[str, Holding], holding: Holding, kind: str) -> frozenset[str]:
+    """The other sets of this kind that may hold the same edges in another order of rows, unless said to be apart."""
+    if not kind.startswith(BY_ROW):
+        return frozenset()
+    others = (other for other in sets.values() if other.identity == kind and other.name != holding.name)
+    return frozenset(other.name for other in others if not holding.trusts(other))
 
 
 def _sum(sets: Mapping[str, Holding], names: Iterable[str]) -> Bill:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgeveil.runs import costs
-from edgeveil.runs.run_config import RunConfig
+from edgeveil.runs.run_config import AttackConfig, RunConfig
 
 RUN = RunConfig(dataset="twitch-ru", train_on="twitch-es", defence="lapgraph", epsilon=4, preset="linkteller")
 
@@ -38,6 +38,13 @@ def test_edgerand_costs_more_at_small_epsilon(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(costs, "_known", lambda: {"probe": 1.0, "runs": {"linkteller|twitch-ru|gcn": 10.0}})
     dense, sparse = (RUN.model_copy(update={"defence": "edgerand", "epsilon": e}) for e in (1.0, 8.0))
     assert costs.estimate([dense]) > 20 * costs.estimate([sparse]) > 200
+
+
+def test_a_run_of_an_audit_has_a_cost_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    attacked = RUN.model_copy(update={"details": True, "attacks": (AttackConfig(),)})
+    packed = costs.pack([(attacked.to_json(), 30.0), (RUN.to_json(), 10.0)])
+    monkeypatch.setattr(costs, "_known", lambda: packed)
+    assert (costs.estimate([attacked]), costs.estimate([RUN])) == (30.0, 20.0)
 
 
 def test_this_machine_has_a_speed() -> None:

@@ -30,6 +30,8 @@ def _keys(run: RunConfig) -> Iterable[str]:
     """From the most to the least specific kind that a run belongs to."""
     defence = f"{run.defence}@{run.epsilon:g}" if _fills(run) and run.epsilon else run.defence
     layers, paper = run.model_params.get("layers", 2), run.paper
+    if run.details and run.attacks:  # a run of an audit: its default attacks cost more than most trainings
+        yield f"audit|{run.dataset}|{defence}"
     yield f"{paper}|{run.dataset}|{defence}|{run.model}|{layers}"
     yield f"{paper}|{run.dataset}|{defence}|{run.model}"
     yield f"{paper}|{run.dataset}|{run.model}"

@@ -12,6 +12,8 @@ from edgeveil.runs.tasks import Outcome, Task
 
 __all__ = ["TimeLimit"]
 
+SLACK = 1.1  # other work on the same cores comes and goes
+
 
 class TimeLimit:
     """Seconds for some tasks, and what tasks of each kind (defence and whether it is attacked) were seen to take.
@@ -56,7 +58,7 @@ class TimeLimit:
     def admits(self, task: Task) -> bool:
         """Whether a task that a free worker would start now can end in time; an admitted one has its reserve."""
         again = self._again.get(_kind(task.config), 0.0) if self._reserve else 0.0
-        fits = self.expected(task.config) + (self._promised + again) / self._workers < self.left()
+        fits = SLACK * (self.expected(task.config) + (self._promised + again) / self._workers) < self.left()
         self._promised += again if fits else 0.0
         return fits
 

@@ -6,16 +6,30 @@ import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.cli.common import JunitFile, Key, Knows, SettingName, Shadow, numbers, say, share, words, write_json_lines
+from edgeveil.cli.common import (
+    JunitFile,
+    Key,
+    Knows,
+    SettingName,
+    Shadow,
+    numbers,
+    open_release,
+    say,
+    share,
+    words,
+    write_json_lines,
+)
 from edgeveil.cli.method_options import SetOption, named, settings
 from edgeveil.cli.option_groups import StudyOptions
+from edgeveil.cli.stored_options import StoredOptions
 from edgeveil.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
+    from edgeveil.graph.graph import Graph
     from edgeveil.report.audit_data import AuditData
     from edgeveil.report.audit_report import Audit
     from edgeveil.report.gate import Clause
@@ -74,6 +88,10 @@ def audit(
     ] = None,
     junit: JunitFile = None,
     out: Annotated[Path, typer.Option(help="Folder for report.html, rows.jsonl and audit.json.")] = Path("audit"),
+    stored: StoredOptions,
+    sample: Annotated[
+        int, typer.Option(min=100, help="Nodes that are looked at of a graph whose edges stay in files.")
+    ] = 10_000,
 ) -> None:
     """Train the chosen defences over a grid of epsilon, attack each, compare, and write an HTML report.
 
@@ -88,13 +106,14 @@ def audit(
 
     clauses = read_gate(require, junit)
     defences, attacks = named(defence), words(attack) if attack else list(by_strength())
-    train = study.load()
+    train, existing_part = stored_part(study, stored, release, url or callable_, sample)
+    train = study.load() if train is None else train
     for line in short_inspection(train):
         say(line)
     if train.y is not None and train.masks is None:
         say("no train/validation/test masks given: every run draws 50:25:25 (choose with --split)")
     other = study.other(study.inference)
-    existing, name = open_model(other or train, release, url, key, callable_, model_features)
+    existing, name = existing_part or open_model(other or train, release, url, key, callable_, model_features)
     names = getattr(existing, "node_ids", None)
     if existing is not None and study.files.edges is not None and names is None:
         check_order(train)
@@ -121,6 +140,27 @@ def audit(
         say(f"failed: {line}")
     if not hold_gate(found.data, clauses, junit) or found.data.failures:
         raise typer.Exit(1)
+
+
+def stored_part(
+    study: StudyOptions, stored: StoredOptions, release: Path | None, other: str | None, sample: int
+) -> tuple[Graph | None, tuple[Any, str] | None]:
+    """A sample of a graph whose edges stay in files, and the release audited on it; nothing for other graphs."""
+    with stored.opened(study.files, study.node_file, name=study.graph) as graph:
+        if graph is None:
+            return None, None
+        from edgeveil.audits.stored_audit import part_of_release, sampled_graph
+
+        if other is not None or study.inference is not None:
+            raise UsageError("--url, --callable and --inference need all edges in memory, but these stay in files")
+        size = sample if release is None else study.count
+        nodes, part = sampled_graph(graph, size, study.seed)
+        say(f"a sample of {len(nodes):,} of {graph.num_nodes:,} nodes, grown from random ones; edges out of it are cut")
+        if study.split is not None:
+            from edgeveil.graph.splits import apply_split
+
+            part = apply_split(part, study.split, study.split_seed)
+        return part, None if release is None else (part_of_release(open_release(release), nodes), str(release))
 
 
 def read_gate(require: str | None, junit: Path | None) -> list[Clause]:

@@ -73,13 +73,19 @@ GraphName = Annotated[
     str | None,
     typer.Argument(metavar="GRAPH", help="Dataset name, a folder or file in graph.npz format, or own files below."),
 ]
-Edges = Annotated[Path | None, typer.Option(help="Own edge list: csv, tsv or parquet, any node ids.")]
+Edges = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|FOLDER|URL",
+        help="Own edge list, any node ids: csv, tsv or parquet; or a folder or fsspec address of parquet files.",
+    ),
+]
 Header = Annotated[
     bool | None,
     typer.Option("--header/--no-header", help="Whether the first line of --edges names its columns; default: found."),
 ]
-Features = Annotated[Path | None, typer.Option(help="Own features: npz, npy, csv or parquet.")]
-Labels = Annotated[Path | None, typer.Option(help="Own labels: csv with node id and class.")]
+Features = Annotated[str | None, typer.Option(metavar="FILE", help="Own features: npz, npy, csv or parquet.")]
+Labels = Annotated[str | None, typer.Option(metavar="FILE", help="Own labels: csv or parquet with node id and class.")]
 NodeFile = Annotated[Path | None, typer.Option("--nodes", help="Own list of all nodes: one id per line.")]
 IdColumn = Annotated[str | None, typer.Option(help="Column with node ids in --features, --labels, --nodes.")]
 Source = Annotated[str | None, typer.Option(help="Column of --edges with one end; a name, or a number from 1.")]
@@ -205,9 +211,9 @@ def numbers(text: str) -> list[float]:
 def load_graph(
     name: str | None,
     *,
-    edges: Path | None = None,
-    features: Path | None = None,
-    labels: Path | None = None,
+    edges: str | Path | None = None,
+    features: str | Path | None = None,
+    labels: str | Path | None = None,
     nodes: Path | None = None,
     header: bool | None = None,
     split: str | None = None,
@@ -218,7 +224,7 @@ def load_graph(
 ) -> Graph:
     """The graph a command line means: own files, a graph.npz, or a dataset by name. Unreadable files are bad usage."""
     try:
-        own = {"features": features, "labels": labels, "nodes": nodes}
+        own: dict[str, str | Path | None] = {"features": features, "labels": labels, "nodes": nodes}
         said = {key: value for key, value in (columns or {}).items() if value is not None}
         if edges is None and said:
             raise UsageError(
@@ -233,7 +239,7 @@ def load_graph(
 
 
 def _load_graph(
-    name: str | None, edges: Path | None, own: dict[str, Path | None],
+    name: str | None, edges: str | Path | None, own: dict[str, str | Path | None],
     header: bool | None, split: str | None, split_seed: int, data_root: Path | None, columns: dict[str, str],
 ) -> Graph:  # fmt: skip
     if edges is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from edgeveil.cli.option_groups import GraphOptions
+from edgeveil.cli.stored_options import StoredOptions
 
 EXAMPLE = "Example: edgeveil inspect --edges payments.csv --features customers.csv --labels segments.csv"
 
@@ -13,9 +14,11 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=EXAMPLE)(inspect)
 
 
-def inspect(given: GraphOptions) -> None:
+def inspect(*, given: GraphOptions, stored: StoredOptions) -> None:
     """Print how each file was read, what its columns became, and facts about the graph. For its owner: not private."""
     from edgeveil.audits.inspection import inspection
+    from edgeveil.audits.stored_audit import stored_inspection
 
-    for line in inspection(given.load(quiet=True)):
-        typer.echo(line)
+    with stored.opened(given.files, given.nodes, name=given.graph) as graph:
+        for line in inspection(given.load(quiet=True)) if graph is None else stored_inspection(graph):
+            typer.echo(line)

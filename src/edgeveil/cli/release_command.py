@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,10 +22,12 @@ from edgeveil.cli.common import (
 )
 from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.cli.option_groups import GraphOptions, LedgerOptions
+from edgeveil.cli.stored_options import StoredOptions
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
     from edgeveil.graph.graph import Graph
+    from edgeveil.graph.stored.graph_in_files import StoredGraph
     from edgeveil.release.release import Release
 
 EXAMPLE = "Example: edgeveil release cora --defence lapgraph --epsilon 4 --out cora-lapgraph"
@@ -50,6 +53,7 @@ def release(
     split: SplitName = None,
     split_seed: SplitSeed = 0,
     record_in: LedgerOptions,
+    stored: StoredOptions,
 ) -> None:
     """Train one model under one defence and save what may be published, with its guarantee.
 
@@ -58,13 +62,17 @@ def release(
     """
     if (out / "manifest.json").exists():
         raise UsageError(f"{out} already holds a release; a new one spends epsilon again, so choose another --out")
+    options: dict[str, Any] = settings(set_, [defence]).get(defence, {})
+    needs_all = {"--inference": inference, "--setting": setting, "--preset": preset}
+    asked = {"epsilon": epsilon, "seed": seed, "scaling": scaling, **record_in.asked(), **options}
+    if from_files(given, stored, defence, out, asked, (split, split_seed), needs_all):
+        return
     secret = given.load(split=split, split_seed=split_seed)
     other = None if inference is None else load_graph(inference, data_root=given.data_root)
     from edgeveil.audits.audit import with_default_split
     from edgeveil.defences.defend import defend
 
     secret = secret if other is not None else with_default_split(secret, split_seed)
-    options: dict[str, Any] = settings(set_, [defence]).get(defence, {})
     options |= {} if preset is None else {"preset": preset}
     with remembered(record_in.ledger, out):
         made = defend(
@@ -78,6 +86,49 @@ def release(
     _say_utility(made, other or secret)
     say(made.guarantee.statement())
     typer.echo(f"{out}: {made!r}")
+
+
+def _split(graph: StoredGraph, split: str | None, seed: int) -> StoredGraph:
+    """The graph with the split that is asked for, its own, or the default one."""
+    from edgeveil.audits.audit import with_default_split
+    from edgeveil.graph.splits import apply_split
+
+    nodes = graph.nodes
+    return graph.with_nodes(with_default_split(nodes, seed) if split is None else apply_split(nodes, split, seed))
+
+
+def from_files(
+    given: GraphOptions, stored: StoredOptions, defence: str, out: Path, asked: dict[str, Any],
+    split: tuple[str | None, int], needs_all: dict[str, str | None],
+) -> bool:  # fmt: skip
+    """Make the release if the edges stay in files; after a crash the same command goes on with the same answers."""
+    work = out.with_name(f".{out.name}-work")
+    with stored.opened(given.files, given.nodes, name=given.graph, work=work) as graph:
+        if graph is None:
+            return False
+        wrong = next((name for name, value in needs_all.items() if value is not None), None)
+        if wrong is not None:
+            raise UsageError(f"{wrong} needs all edges in memory, but these stay in files; drop it")
+        with remembered(asked["ledger"], out):
+            _release_stored(_split(graph, *split), defence, out, asked)
+    if stored.work is None:
+        shutil.rmtree(work)
+    return True
+
+
+def _release_stored(graph: StoredGraph, defence: str, out: Path, asked: dict[str, Any]) -> None:
+    from edgeveil.audits.stored_audit import stored_utility
+    from edgeveil.defences.stored.defend_stored import defend_stored
+
+    with defend_stored(graph, defence, **asked) as made:
+        made.save(out)
+        for note in made.notes:
+            say(f"note: {note}")
+        judged = stored_utility(made, graph)
+        if judged is not None:
+            say(f"accuracy on {judged[1]:,} test nodes {judged[0]:.3f} (for the owner: not private)")
+        say(made.guarantee.statement())
+        typer.echo(f"{out}: {made!r}")
 
 
 def _say_utility(made: Release, graph: Graph) -> None:

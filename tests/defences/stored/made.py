@@ -16,7 +16,13 @@ FEW = TrainSpec(epochs=3, batch_size=256, keep="best-val-loss")
 def main(folder: Path, engine: str) -> None:
     """Make the release, or go on with it."""
     with open_graph(
-        folder / "edges", folder / "nodes.parquet", name="graph", work=folder / "work", engine=engine, threads=1
+        folder / "edges",
+        folder / "nodes.parquet",
+        folder / "labels.parquet",
+        name="graph",
+        work=folder / "work",
+        engine=engine,
+        threads=1,
     ) as graph:
         graph = graph.with_nodes(apply_split(graph.nodes, "50:25:25", 0))
         with defend_stored(graph, "lpgnet-2", epsilon=2.0, train=FEW, ledger=str(folder / "ledger.sqlite")) as release:

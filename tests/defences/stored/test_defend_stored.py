@@ -38,7 +38,14 @@ def folder(tmp_path: Path) -> Path:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[StoredGraph]:
-    with open_graph(folder / "edges", folder / "nodes.parquet", name="graph", work=folder / "work", threads=1) as graph:
+    with open_graph(
+        folder / "edges",
+        folder / "nodes.parquet",
+        folder / "labels.parquet",
+        name="graph",
+        work=folder / "work",
+        threads=1,
+    ) as graph:
         yield graph.with_nodes(apply_split(graph.nodes, "50:25:25", 0))
 
 
@@ -86,7 +93,7 @@ def test_seeded_runs_repeat_and_say_that_they_are_not_private(folder: Path) -> N
     answers = []
     for turn in range(2):
         with (
-            open_graph(folder / "edges", folder / "nodes.parquet", name="graph", work=folder / f"w{turn}", threads=1) as graph,
+            open_graph(folder / "edges", folder / "nodes.parquet", folder / "labels.parquet", name="graph", work=folder / f"w{turn}", threads=1) as graph,
             defend_stored(graph.with_nodes(apply_split(graph.nodes, "50:25:25", 0)), "lpgnet-2", epsilon=2.0, train=FEW, seed=7) as made,
         ):  # fmt: skip
             answers.append(made.predict())
@@ -98,7 +105,13 @@ def test_two_real_releases_have_noise_of_their_own(folder: Path) -> None:
     found = []
     for turn in range(2):
         with (
-            open_graph(folder / "edges", folder / "nodes.parquet", work=folder / f"w{turn}", threads=1) as graph,
+            open_graph(
+                folder / "edges",
+                folder / "nodes.parquet",
+                folder / "labels.parquet",
+                work=folder / f"w{turn}",
+                threads=1,
+            ) as graph,
             defend_stored(graph, "lpgnet-1", epsilon=2.0, train=FEW) as made,
         ):
             found.append(np.array(made.predictor.vectors[0]))  # type: ignore[attr-defined]

@@ -36,8 +36,10 @@ class Files:
             place = self.edges / f"day={part}"
             place.mkdir(parents=True)
             pq.write_table(pa.table({"src": ids[ends[0, part::3]], "dst": ids[ends[1, part::3]]}), place / "0.parquet")
-        columns = {"id": ids, **{f"f{k}": self.x[:, k] for k in range(4)}, "label": self.y}
+        columns = {"id": ids, **{f"f{k}": self.x[:, k] for k in range(4)}}
         pq.write_table(pa.table(columns), self.nodes, row_group_size=50)
+        self.labels = folder / "labels.parquet"
+        pq.write_table(pa.table({"id": ids, "label": self.y}), self.labels)
         self.graph = Graph.from_edges(ends, self.x, self.y, node_ids=None if not name else ids)
 
 
@@ -53,7 +55,7 @@ ENGINES = ["duckdb", pytest.param("spark:local[2]", marks=pytest.mark.slow)]
 def stored(request: pytest.FixtureRequest, files: Files) -> Iterator[StoredGraph]:
     if request.param.startswith("spark"):
         pytest.importorskip("pyspark")
-    with open_graph(files.edges, files.nodes, engine=request.param, threads=1) as graph:
+    with open_graph(files.edges, files.nodes, files.labels, engine=request.param, threads=1) as graph:
         yield graph
 
 
@@ -108,14 +110,20 @@ def test_text_ids_are_numbered_by_the_public_rows(tmp_path: Path) -> None:
 
 def test_whole_numbers_are_ordered_by_value_whatever_the_order_of_the_rows(tmp_path: Path) -> None:
     ids = np.array([30, 4, 100, 7])
-    pq.write_table(pa.table({"id": ids, "a": ids * 2.0, "label": ids % 3}), tmp_path / "nodes.parquet")
+    pq.write_table(pa.table({"id": ids, "a": ids * 2.0}), tmp_path / "nodes.parquet")
+    pq.write_table(
+        pa.table({"id": ids, "label": ids % 3, "split": ["train", "", "test", "val"]}), tmp_path / "labels.parquet"
+    )
     pq.write_table(pa.table({"u": [100, 4], "v": [7, 30]}), tmp_path / "edges.parquet")
-    with open_graph(tmp_path / "edges.parquet", tmp_path / "nodes.parquet", threads=1) as stored:
+    with open_graph(
+        tmp_path / "edges.parquet", tmp_path / "nodes.parquet", tmp_path / "labels.parquet", threads=1
+    ) as stored:
         assert stored.node_ids is not None and stored.node_ids.tolist() == ["4", "7", "30", "100"]
         assert stored.edge_index.tolist() == [[0, 1], [2, 3]]
         graph = stored.to_graph()
     assert graph.x[:, 0].tolist() == [8.0, 14.0, 60.0, 200.0]
     assert graph.y is not None and graph.y.tolist() == [1, 1, 0, 1]
+    assert graph.train_mask is not None and graph.train_mask.tolist() == [False, False, True, False]
 
 
 @pytest.mark.parametrize("protocol", ["file", "memory"])

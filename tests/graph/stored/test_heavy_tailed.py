@@ -15,8 +15,8 @@ from edgeveil.graph.stored.heavy_tailed import HeavyTailed
 
 def test_the_graph_is_heavy_tailed_and_homophilous(tmp_path: Path) -> None:
     made = HeavyTailed(nodes=20_000, edges=200_000, seed=3)
-    edges, nodes = made.write(tmp_path)
-    with open_graph(edges, nodes, threads=1) as stored:
+    edges, nodes, labels = made.write(tmp_path)
+    with open_graph(edges, nodes, labels, threads=1) as stored:
         degrees, same = stored.degrees(), stored.homophily()
         assert stored.num_nodes == 20_000 and stored.nodes.num_classes == 8
         assert 0.8 * 200_000 < stored.num_edges < 200_000
@@ -34,7 +34,7 @@ def test_the_graph_is_heavy_tailed_and_homophilous(tmp_path: Path) -> None:
 def test_same_seed_same_rows(tmp_path: Path) -> None:
     tables = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        edges, _ = HeavyTailed(nodes=100, edges=500, seed=seed).write(tmp_path / name)
+        edges, *_ = HeavyTailed(nodes=100, edges=500, seed=seed).write(tmp_path / name)
         tables.append(pq.read_table(edges))
     assert tables[0].equals(tables[1]) and not tables[0].equals(tables[2])
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError, StorageError
 from edgeveil.graph.files.text import kind_of, read_text
+from edgeveil.graph.stored.addresses import find_tables, is_table_folder, open_parquet
 
 __all__ = ["Table", "read_table"]
 
@@ -95,6 +96,8 @@ class Table:
 
 def read_table(path: str | Path, header: Callable[[Table], bool] | None = None, delimiter: str | None = None) -> Table:
     """Read a table. `header(table)` decides whether the first row holds names (default: it does not)."""
+    if is_table_folder(path):
+        return _read_folder(path)
     path = Path(path)
     if not path.is_file():
         raise StorageError(f"no such file: {path}; check the path")
@@ -138,18 +141,33 @@ def _note_uneven(found: list[Any], row: Any) -> str:
     return "error"
 
 
+def _read_folder(where: str | Path) -> Table:
+    """All parquet files of a folder or an address as one table."""
+    place = find_tables(where)
+    try:
+        tables = [open_parquet(place, file).read() for file in place.files]
+        whole = pa.concat_tables(tables, promote_options="permissive")
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(f"the parquet files of {place.address} do not form one table: {error}") from error
+    return _as_table(whole, Path(place.name), f"{len(tables)} parquet files")
+
+
 def _read_parquet(path: Path) -> Table:
     try:
         table: Any = pyarrow.parquet.read_table(path)
     except (OSError, ValueError) as error:
         raise StorageError(f"{path} is not a readable parquet file: {error}") from error
+    return _as_table(table, path, "parquet")
+
+
+def _as_table(table: Any, path: Path, said: str) -> Table:
     if not table.num_rows or not table.num_columns:
         raise GraphError(f"{path} holds no rows; it needs at least one")
     nested = [str(field.name) for field in table.schema if pa.types.is_nested(field.type)]
     if nested:
         raise GraphError(f"{path.name}: column {nested[0]!r} holds lists or records; flatten it to plain columns first")
     arrays = tuple(_plain(table.column(at).combine_chunks()) for at in range(table.num_columns))
-    return Table(tuple(map(str, table.column_names)), arrays, path, "parquet")
+    return Table(tuple(map(str, table.column_names)), arrays, path, said)
 
 
 def _plain(array: Any) -> Any:

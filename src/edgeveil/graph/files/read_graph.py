@@ -42,7 +42,8 @@ def read_graph(
     label_column: str | None = None,
     delimiter: str | None = None,
 ) -> Graph:
-    """Read own files; node ids may be any strings and are kept in `Graph.node_ids`. A folder is one of OGB's.
+    """Read own files; node ids may be any strings and are kept in `Graph.node_ids`. A folder is one
+    of OGB's or holds parquet files, as an fsspec address does.
 
     `nodes` lists all nodes, one id per line or in the id column. Without it, features or labels that cover every
     node of the edge list do the same; else the nodes come from the edges, and the graph cannot be published under a
@@ -57,10 +58,10 @@ def read_graph(
     be told, `delimiter` what separates cells in every file. Features without ids (npy, npz) belong to the nodes 0..n-1,
     or to the nodes in the order of the node or label file; columns of other things become numbers (`Graph.table`).
     """
-    edges = Path(edges)
+    address, edges = edges, Path(edges)
     if is_ogb(edges):
         return read_ogb(edges, name)
-    raw = read_table(edges, delimiter=delimiter)
+    raw = read_table(address, delimiter=delimiter)
     how = Reading(_cells(raw), id_column, delimiter, label_column)
     listed = read_nodes(nodes, how) if nodes is not None else None
     x = read_features(features, how) if features is not None else None

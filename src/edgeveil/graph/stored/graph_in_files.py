@@ -167,8 +167,7 @@ class StoredGraph:
         found = np.unique(np.asarray(nodes, np.int64))
         frontier = found
         for _ in range(hops):
-            self._view("chosen", {"node": frontier})
-            near = self._column(queries.NEIGHBOURS)
+            near = self.neighbours(frontier)
             frontier = np.setdiff1d(near, found)
             found = np.union1d(found, near)
         edges = self.edges_within(found)
@@ -177,6 +176,12 @@ class StoredGraph:
             degrees[np.searchsorted(found, batch.column(0).to_numpy())] = batch.column(1).to_numpy()
         graph = Graph.from_edges(np.searchsorted(found, edges), num_nodes=len(found), name=self.name)
         return Neighbourhood(found, graph, degrees, hops)
+
+    def neighbours(self, nodes: Any) -> Int:
+        """Every node next to one of `nodes`, sorted."""
+        self.prepare()
+        self._view("chosen", {"node": np.unique(np.asarray(nodes, np.int64))})
+        return self._column(queries.NEIGHBOURS)
 
     def edges_within(self, nodes: Any) -> Int:
         """[2, m]: the edges with both ends among `nodes`, u < v, sorted."""

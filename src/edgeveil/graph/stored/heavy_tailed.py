@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
@@ -78,25 +78,30 @@ class HeavyTailed:
             noise = rng.standard_normal((len(nodes), self.features), np.float32)
             yield at, (noise + centres[self.labels(nodes)]).astype(np.float32)
 
-    def write(self, folder: Path) -> tuple[Path, Path]:
-        """``edges/`` (partitioned) and ``nodes.parquet`` (id, features, label) in `folder`."""
-        edges, nodes = folder / "edges", folder / "nodes.parquet"
-        edges.mkdir(parents=True, exist_ok=True)
+    def write(self, folder: Path) -> tuple[Path, Path, Path]:
+        """``edges/`` (partitioned), ``nodes.parquet`` (id, features) and ``labels.parquet`` (id, label) in `folder`."""
+        paths = folder / "edges", folder / "nodes.parquet", folder / "labels.parquet"
+        paths[0].mkdir(parents=True, exist_ok=True)
+        self._write_edges(paths[0])
+        names = [f"f{at}" for at in range(self.features)]
+        columns = pa.schema([("id", pa.int64()), *((name, pa.float32()) for name in names)])
+        classes = pa.schema([("id", pa.int64()), ("label", pa.int64())])
+        with pq.ParquetWriter(paths[1], columns) as rows, pq.ParquetWriter(paths[2], classes) as labels:
+            for at, x in self.feature_blocks():
+                ids = np.arange(at, at + len(x))
+                parts = [ids, *(np.ascontiguousarray(x[:, k]) for k in range(self.features))]
+                rows.write_table(pa.table(parts, schema=columns), row_group_size=ROWS)
+                labels.write_table(pa.table([ids, self.labels(ids)], schema=classes))
+        return paths
+
+    def _write_edges(self, folder: Path) -> None:
         schema, writer = pa.schema([("source", pa.int64()), ("target", pa.int64())]), None
         for number, (u, v) in enumerate(self.edge_blocks()):
             if number % FILE == 0:
                 if writer is not None:
                     writer.close()
-                writer = pyarrow.parquet.ParquetWriter(edges / f"part-{number // FILE:05d}.parquet", schema)
+                writer = pq.ParquetWriter(folder / f"part-{number // FILE:05d}.parquet", schema)
             assert writer is not None
             writer.write_table(pa.table([u, v], schema=schema))
         if writer is not None:
             writer.close()
-        names = [f"f{at}" for at in range(self.features)]
-        columns = pa.schema([("id", pa.int64()), *((name, pa.float32()) for name in names), ("label", pa.int64())])
-        with pyarrow.parquet.ParquetWriter(nodes, columns, use_dictionary=["label"]) as rows:
-            for at, x in self.feature_blocks():
-                ids = np.arange(at, at + len(x))
-                parts = [ids, *(np.ascontiguousarray(x[:, k]) for k in range(self.features)), self.labels(ids)]
-                rows.write_table(pa.table(parts, schema=columns), row_group_size=ROWS)
-        return edges, nodes

@@ -79,7 +79,7 @@ def open_nodes(
         if features is not None:
             table = ParquetTable(place, _feature_columns(place, key))
     _check_distinct(ids, str(owner))
-    y, classes, titles, split = _labels(features, labels, ids, id_column, label_column)
+    y, classes, titles, split = _labels(labels, ids, id_column, label_column)
     graph = Graph.from_edges(
         np.empty((2, 0), np.int64), y=y, num_nodes=len(ids), num_classes=classes, name=name, class_names=titles,
         node_ids=None if _is_numbered(ids) else _as_text(ids), public_nodes=True,
@@ -102,7 +102,7 @@ def _id_column(place: Place, given: str | None) -> str:
 
 
 def _feature_columns(place: Place, key: str) -> list[str]:
-    names = [n for n in _columns(place) if n != key and n.lower() not in (*LABELS, SPLIT)]
+    names = [name for name in _columns(place) if name != key]
     if not names:
         raise GraphError(f"{place.name} holds no feature beside {key!r}; features need at least one more column")
     return names
@@ -131,7 +131,7 @@ def _read_ids(place: Place, key: str) -> _Ids:
 
 def _sorted(place: Place, key: str, ids: _Ids, engine: Engine, work: Path) -> tuple[Place, _Ids]:
     """The ids and features in the order of the ids, written once by the engine."""
-    rest = [n for n in _columns(place) if n != key and n.lower() not in (*LABELS, SPLIT)]
+    rest = [name for name in _columns(place) if name != key]
     engine.view("rows_given", place, {"id": key, **{f"c{at}": name for at, name in enumerate(rest)}})
     engine.save("SELECT * FROM rows_given ORDER BY CAST(id AS BIGINT)", work / "nodes-sorted")
     return find_tables(work / "nodes-sorted"), _Ids(np.sort(ids.values))
@@ -155,17 +155,12 @@ def _check_distinct(ids: _Ids, where: str) -> None:
 
 
 def _labels(
-    features: str | Path | None, labels: str | Path | None, ids: _Ids, id_column: str | None, label_column: str | None
+    labels: str | Path | None, ids: _Ids, id_column: str | None, label_column: str | None
 ) -> tuple[NDArray[np.int64] | None, int | None, tuple[str, ...] | None, dict[str, Any] | None]:
-    """Classes of all nodes (-1: none) from the label table, or from a column of the feature table."""
+    """Classes of all nodes (-1: none)."""
     if labels is None:
-        if features is None or str(features).endswith(".npy"):
-            return None, None, None, None
-        place = find_tables(features)
-        if not any(name.lower() in LABELS for name in _columns(place)) and label_column is None:
-            return None, None, None, None
-    else:
-        place = find_tables(labels)
+        return None, None, None, None
+    place = find_tables(labels)
     names, key = _columns(place), _id_column(place, id_column)
     chosen = label_column or next((n for n in names if n.lower() in LABELS), None)
     chosen = chosen or next((n for n in names if n != key and n.lower() != SPLIT), None)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import forked
 from tests.command import edgeveil
 from tests.zoo import toy
 
@@ -120,8 +121,8 @@ def test_sweep_in_place_of_the_plans_model_and_again_when_its_code_changes(home:
     moved = tuple("elsewhere/net.py:Net" if word == "net.py:Net" else word for word in args)
     assert "0 done now, 3 before" in edgeveil(*moved, cwd=home).stdout
     (home / "elsewhere" / "net.py").write_text(MODULE.replace(".relu()", ".tanh()"))
-    code = [sys.executable, "-m", "edgeveil", *moved]  # a new process, as Python imports a file once
-    again = subprocess.run(code, cwd=home, capture_output=True, text=True, timeout=200, check=True)
+    again = forked.edgeveil(*moved, cwd=home)  # a new process, as Python imports a file once
+    assert again.returncode == 0, again.stderr
     assert "2 done now, 1 before" in again.stdout
 
 
@@ -170,13 +171,10 @@ def test_an_entry_point_names_a_factory(home: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[edgeveil.models]\ntheir-net = theirs.models:make\n")
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(home), os.environ.get("PYTHONPATH", "")])}
 
-    def run(*words: str) -> str:
-        done = subprocess.run([sys.executable, "-m", "edgeveil", *words], cwd=home, env=env, capture_output=True,
-                              text=True, timeout=200)  # fmt: skip
+    def run(*words: str) -> None:
+        done = forked.edgeveil(*words, cwd=home)  # finds what is installed in its folder, as on PYTHONPATH
         assert done.returncode == 0, done.stderr
-        return done.stdout
 
     run("release", "toy.npz", "--model", "their-net", "--defence", "none", "--out", "r")
     source = json.loads((home / "r" / "manifest.json").read_text())["predictor"]["settings"]["module"]

@@ -11,15 +11,17 @@ import edgeveil as ev
 from edgeveil.defences.defence import DEFENCES
 from edgeveil.defences.defend import make_defence
 from edgeveil.errors import InputError, UnknownNameError
+from edgeveil.models.settings import TrainSpec
 from edgeveil.privacy.budget import Budget
 from zoo import PLAIN, toy
 
 NAMES = DEFENCES.names()
+SHORT = TrainSpec(epochs=10)  # no promise depends on how long a model learns
 
 
 def defend(name: str, seed: int | None = 0, epsilon: float | None = 4.0):  # type: ignore[no-untyped-def]
     model = "mlp" if name == "mlp" else "gcn"
-    return ev.defend(toy(), name, epsilon=None if name in PLAIN else epsilon, model=model, seed=seed)
+    return ev.defend(toy(), name, epsilon=None if name in PLAIN else epsilon, model=model, seed=seed, train=SHORT)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,7 +35,8 @@ def test_same_seed_same_release(name: str) -> None:
 def test_the_input_graph_is_untouched(name: str) -> None:
     graph = toy()
     before = graph.fingerprint
-    ev.defend(graph, name, epsilon=None if name in PLAIN else 4.0, model="mlp" if name == "mlp" else "gcn", seed=0)
+    model = "mlp" if name == "mlp" else "gcn"
+    ev.defend(graph, name, epsilon=None if name in PLAIN else 4.0, model=model, seed=0, train=SHORT)
     assert (
         toy().fingerprint
         == before
@@ -101,12 +104,11 @@ def test_nothing_sound_is_made_of_nodes_that_were_read_off_the_edges(name: str) 
     if hasattr(mechanism, "perturb"):
         with pytest.raises(InputError, match="read off its edges"):
             mechanism.perturb(derived, seed=0)
-    assert (
-        ev.defend(derived.with_public_nodes(), name, epsilon=epsilon, model=model, seed=0).guarantee.status == "sound"
-    )
+    made = ev.defend(derived.with_public_nodes(), name, epsilon=epsilon, model=model, seed=0, train=SHORT)
+    assert made.guarantee.status == "sound"
 
 
 def test_the_owner_may_still_train_without_a_claim_on_such_nodes() -> None:
     graph = toy()
     derived = ev.Graph.from_edges(graph.edge_index).with_features(graph.x).with_labels(graph.y)
-    assert ev.defend(derived, "none", seed=0).guarantee.status == "none"
+    assert ev.defend(derived, "none", seed=0, train=SHORT).guarantee.status == "none"

@@ -9,6 +9,7 @@ import stat
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import edgeveil as ev
 from edgeveil.defences.defence import DEFENCES
 from edgeveil.errors import InputError, StorageError
 from edgeveil.graph.graph import Graph
+from edgeveil.models.settings import TrainSpec
 from edgeveil.release.release import Release
 from zoo import toy
 
@@ -127,8 +129,8 @@ def held(thing: object, seen: set[int] | None = None) -> Iterator[object]:
 def test_a_sound_release_holds_no_private_edge_in_memory(name: str, grown: bool) -> None:
     graph = toy()
     epsilon = None if "epsilon" not in DEFENCES.get(name).__dataclass_fields__ else 2.0  # type: ignore[attr-defined]
-    how = {"setting": "inductive-evolving"} if grown else {}
-    made = ev.defend(graph, name, epsilon=epsilon, model="mlp" if name == "mlp" else "gcn", seed=0, **how)  # type: ignore[arg-type]
+    how: dict[str, Any] = {"train": TrainSpec(epochs=5)} | ({"setting": "inductive-evolving"} if grown else {})
+    made = ev.defend(graph, name, epsilon=epsilon, model="mlp" if name == "mlp" else "gcn", seed=0, **how)
     secret = (graph.indices, graph.adjacency.indices, graph.edge_index[0], graph.edge_index[1], graph.edge_ranks)
     for thing in held(made):
         assert not isinstance(thing, Graph), thing

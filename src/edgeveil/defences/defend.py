@@ -40,9 +40,9 @@ def make_defence(name: str, epsilon: float | None = None, **params: Any) -> Defe
     return DEFENCES.create(name, epsilon=check_epsilon(epsilon, infinite=True), **params)
 
 
-def fitting_paper(defence: Defence, preset: str) -> str:
+def fitting_paper(preset: str, defence: Callable[[], Defence]) -> str:
     """Whose hyper-parameters are used: the preset's that is named; by default those that fit the defence."""
-    return defence.paper if preset == "default" else preset
+    return defence().paper if preset == "default" else preset
 
 
 def defend(
@@ -78,7 +78,7 @@ def defend(
     if not isinstance(model, ModelSpec):
         model = model_name(model)
     chosen = _chosen(defence, epsilon, params)
-    base = _preset(fitting_paper(chosen, preset), graph, model)
+    base = _preset(fitting_paper(preset, lambda: chosen), graph, model)
     by_preset = scaling in (None, "auto")
     job = make_job(
         graph,

@@ -194,7 +194,7 @@ class RunConfig(Frozen):
         """Whose hyper-parameters this run trains with."""
         from edgeveil.defences.defend import fitting_paper, make_defence
 
-        return fitting_paper(make_defence(self.defence, self.epsilon, **self.defence_params), self.preset)
+        return fitting_paper(self.preset, lambda: make_defence(self.defence, self.epsilon, **self.defence_params))
 
     @property
     def graphs(self) -> tuple[str, ...]:

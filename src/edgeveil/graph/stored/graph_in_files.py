@@ -170,10 +170,7 @@ class StoredGraph:
             near = self.neighbours(frontier)
             frontier = np.setdiff1d(near, found)
             found = np.union1d(found, near)
-        edges = self.edges_within(found)
-        degrees = np.zeros(len(found), np.int64)
-        for batch in self.engine.batches(queries.INCIDENT):
-            degrees[np.searchsorted(found, batch.column(0).to_numpy())] = batch.column(1).to_numpy()
+        edges, degrees = self.edges_within(found), self.degrees_of(found)
         graph = Graph.from_edges(np.searchsorted(found, edges), num_nodes=len(found), name=self.name)
         return Neighbourhood(found, graph, degrees, hops)
 
@@ -182,6 +179,15 @@ class StoredGraph:
         self.prepare()
         self._view("chosen", {"node": np.unique(np.asarray(nodes, np.int64))})
         return self._column(queries.NEIGHBOURS)
+
+    def degrees_of(self, nodes: Any) -> Int:
+        """The degrees of some sorted nodes in the whole graph."""
+        self.prepare()
+        self._view("chosen", {"node": np.asarray(nodes, np.int64)})
+        out = np.zeros(len(nodes), np.int64)
+        for batch in self.engine.batches(queries.INCIDENT):
+            out[np.searchsorted(nodes, batch.column(0).to_numpy())] = batch.column(1).to_numpy()
+        return out
 
     def edges_within(self, nodes: Any) -> Int:
         """[2, m]: the edges with both ends among `nodes`, u < v, sorted."""

@@ -1,4 +1,4 @@
-"""``edgeveil report``: the page again, from a finished audit or from the rows of a sweep."""
+"""``edgeveil report``: the page again, from a finished audit or the rows of a sweep; or what moved between two."""
 
 from __future__ import annotations
 
@@ -17,14 +17,22 @@ if TYPE_CHECKING:
     from edgeveil.report.audit_data import AuditData
 
 
+EXAMPLE = """Example: edgeveil report audit --out report.html
+
+What moved between two audits: edgeveil report before after --out comparison.html"""
+
+
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: edgeveil report sweep.sqlite --out report.html")(report)
+    app.command(epilog=EXAMPLE)(report)
 
 
 def report(
     store: Annotated[
         Path, typer.Argument(metavar="STORE", help="An audit's folder, a sweep's store, or rows as JSON Lines.")
     ],
+    other: Annotated[
+        Path | None, typer.Argument(metavar="[AFTER]", help="A second audit: say what moved from the first to it.")
+    ] = None,
     dataset: Annotated[str | None, typer.Option(help="Which dataset of a store with several.")] = None,
     out: Annotated[Path | None, typer.Option(help="The HTML file; default: report.html beside the store.")] = None,
     require: Annotated[str | None, typer.Option(help="Exit 1 unless shown, as in edgeveil audit --require.")] = None,
@@ -33,15 +41,21 @@ def report(
         Path | None, typer.Option(help="Also write every figure as an SVG file into this folder.")
     ] = None,
 ) -> None:
-    """Draw the report from numbers that are already there; nothing is trained or attacked."""
+    """Draw the report from numbers that are already there, or compare two audits; nothing is trained or attacked."""
     from edgeveil.report.page import write_figures, write_report
     from edgeveil.report.terminal import print_audit
 
     clauses = read_gate(require, junit)
     try:
         data = _load(store, dataset)
+        after = None if other is None else _load(other, dataset)
     except StorageError as error:
         raise UsageError(str(error)) from error
+    if other is not None and after is not None:
+        if clauses or figures is not None:
+            raise UsageError("--require and --figures are about one audit; leave the other one out")
+        _compare(data, after, out or (other if other.is_dir() else other.parent) / "comparison.html")
+        return
     print_audit(data)
     target = out or (store if store.is_dir() else store.parent) / "report.html"
     say(f"report: {write_report(data, target).resolve()}")
@@ -49,6 +63,15 @@ def report(
         say(f"{len(write_figures(data, figures))} figures in {figures}")
     if not hold_gate(data, clauses, junit):
         raise typer.Exit(1)
+
+
+def _compare(before: AuditData, after: AuditData, out: Path) -> None:
+    from edgeveil.report.compare import compare, write_comparison
+    from edgeveil.report.terminal import print_comparison
+
+    found = compare(before, after)
+    print_comparison(found)
+    say(f"comparison: {write_comparison(found, out).resolve()}")
 
 
 def _load(store: Path, dataset: str | None) -> AuditData:

@@ -19,7 +19,7 @@ from edgeveil.report.next_steps import next_steps
 from edgeveil.report.style import DARK, LIGHT, standalone
 from edgeveil.report.verdict import verdict
 
-__all__ = ["all_plots", "ordered", "render", "template", "write_figures", "write_report"]
+__all__ = ["all_plots", "ordered", "read_part", "render", "template", "write_figures", "write_page", "write_report"]
 
 ROW_COLUMNS = (
     ("defence", "defence"), ("epsilon", "ε"), ("delta", "δ"), ("model", "model"), ("status", "guarantee"),
@@ -37,7 +37,8 @@ NOT_PROTECTED = (
 )
 
 
-def _part(name: str) -> str:
+def read_part(name: str) -> str:
+    """The text of a file of this folder."""
     return resources.files("edgeveil.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -48,7 +49,10 @@ def template(name: str) -> Any:
     except ImportError as error:
         raise MissingExtra("the HTML report", "report") from error
     environment = Environment(
-        loader=FunctionLoader(_part), autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(read_part),
+        autoescape=select_autoescape(default=True),
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.globals.update(
         light=LIGHT, dark=DARK, palette=lambda colours: " ".join(f"{name}:{value};" for name, value in colours.items())
@@ -69,7 +73,7 @@ def render(data: AuditData) -> str:
         cells=[_summary(c, sweet_spot(c, bare), c == best) for c in ordered(cells)],
         plots=all_plots(data),
         rule=json.dumps(asked, ensure_ascii=False).replace("<", "\\u003c"),
-        script=_part("page.js"),
+        script=read_part("page.js"),
         sliders=None if existing or not asked["epsilons"][1:] else (len(asked["utilities"]), len(asked["epsilons"])),
         columns=[title for _, title in ROW_COLUMNS],
         rows=[[_show(row.get(key)) for key, _ in ROW_COLUMNS] for row in data.rows],
@@ -105,8 +109,12 @@ def write_figures(data: AuditData, folder: Path) -> list[Path]:
 
 
 def write_report(data: AuditData, path: Path) -> Path:
-    """Write the page in one step, so that a half-written report never stands."""
-    text = render(data)
+    """Write the report of an audit."""
+    return write_page(render(data), path)
+
+
+def write_page(text: str, path: Path) -> Path:
+    """Write a page in one step, so that a half-written one never stands."""
     temporary = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

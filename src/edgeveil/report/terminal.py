@@ -8,13 +8,15 @@ from collections.abc import Sequence
 
 from edgeveil.audits.cells import Cell, label
 from edgeveil.report.audit_data import AuditData
+from edgeveil.report.compare import Comparison
+from edgeveil.report.compare import table as comparison_rows
 from edgeveil.report.figures import percent
 from edgeveil.report.judged import Baselines, baselines, best_defence, gain_text, judged, sweet_spot
 from edgeveil.report.next_steps import next_steps
 from edgeveil.report.page import ordered
 from edgeveil.report.verdict import verdict
 
-__all__ = ["ALLOWS", "SWEET", "print_audit", "table_rows"]
+__all__ = ["ALLOWS", "SWEET", "print_audit", "print_comparison", "table_rows"]
 
 STATUS_STYLE = {"sound": "green", "refuted": "red", "none": "yellow"}
 SWEET = "★ sweet spot: more useful than anything without edges, leaking less than no defence, both beyond the noise."
@@ -67,6 +69,24 @@ def print_audit(data: AuditData) -> None:
         console.print(f"• {line}")
     for command in next_steps(data, cells):
         console.print(f"  {command}", soft_wrap=True)
+
+
+def print_comparison(found: Comparison) -> None:
+    """What moved, in words and in one table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
+    head, body = comparison_rows(found)
+    shown = Table(title=f"{found.before.graph['name']}, before and after", title_justify="left")
+    for name in head:
+        shown.add_column(name or "moved", justify="right" if name and name != "release" else "left")
+    for row in body:
+        shown.add_row(*row)
+    console.print(shown)
+    console.print("For the owner: not private.\n")
+    for line in found.sentences:
+        console.print(f"• {line}")
 
 
 def coin_lines(data: AuditData) -> list[str]:

@@ -1,7 +1,7 @@
 """Rows, resume files and releases of the version before the rooms: still right, still read.
 
 `tests/old_version` was made at commit 101cf19: a store with one run or more of every method on `zoo.three_classes`, an
-audit's resume file, two releases and what they answered.
+audit's resume file, two releases and what they answered, and a ledger (`tests/serve/test_ledger.py`).
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from edgeveil.privacy.ledger.database import Database
 from edgeveil.privacy.ledger.ledger import TokenReused
 from edgeveil.privacy.ledger.migrations import LATEST, migrate
 from edgeveil.privacy.ledger.units import UNIT, from_units, to_units
+from edgeveil.serve.auth import KeyStore
 from edgeveil.serve.problems import QuotaExceeded
 from edgeveil.serve.server_ledger import Ledger
 from forked import Child
@@ -331,6 +332,31 @@ def test_migrations_keep_data_and_refuse_the_future(tmp_path: Path) -> None:
     new.close()
     with pytest.raises(StorageError, match="schema 99"):
         Ledger(Database(url)).accounts("epsilon")
+
+
+def test_a_ledger_of_the_version_before_the_rooms_opens_with_its_charges_keys_and_caps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tests/old_version/ledger.db` was made at commit 101cf19: a key, two charges of one edge set, leased queries."""
+    copy = shutil.copy(Path(__file__).parents[1] / "old_version" / "ledger.db", tmp_path / "ledger.db")
+    monkeypatch.setattr(time, "time", lambda: 1_794_874_400.0)  # before the key expires
+    database = Database(f"sqlite:///{copy}")
+    key = KeyStore(database).verify("ev_c75ed4dcf987a579_u4mK8JLd0f75grospB3BB26y-bdd1rLaR0X43r2m0lo")
+    assert (key.tenant, key.role) == ("bob", "query")
+    ledger = Ledger(database)
+    ledger.unlock(tmp_path / "ledger.db.key")
+    for subject, cap in (("edges:toy", 4), ("tenant:bob", 2)):
+        account = ledger.account(subject)
+        assert (account.cap, account.used) == (cap * 10**9, 75 * 10**7), "nothing that was told is forgotten"
+    assert [charge["amount"] for charge in ledger.charges("toy")] == [500_000_000, 250_000_000]
+    assert ledger.account("tenant:bob", "queries").used == 7
+    asked = {"tenant": "bob", "key_id": key.id, "what": "renew lapgraph", "edge_set": "toy"}
+    with pytest.raises(BudgetExceeded):
+        ledger.spend(epsilon=1.5, token="new", digest="d", **asked)
+    ledger.spend(epsilon=0.5, token="token-0", digest="d0", **asked)  # an old token is still that old charge
+    ledger.spend(epsilon=1.25, token="fits", digest="d", **asked)
+    assert ledger.account("edges:toy").used == 2 * 10**9
+    database.close()
 
 
 def test_bad_addresses(tmp_path: Path) -> None:

@@ -81,6 +81,23 @@ def test_read_as_meant(tmp_path: Path, case: str) -> None:
         assert by_id["CUST-3"] == [50.0, 3.5]
 
 
+@pytest.mark.parametrize("cell", ["", "NaN", "n/a", "#N/A", "NULL", "nil", "-"])
+def test_a_missing_label_is_no_class_however_it_is_written(tmp_path: Path, cell: str) -> None:
+    labels = "id,label\n" + LABELS.replace("CUST-4,basic", f"CUST-4,{cell}")
+    graph = ev.read_graph(**put(tmp_path, edges="from,to\n" + EDGES, labels=labels))
+    assert graph.class_names == ("basic", "gold") and graph.y is not None and sorted(graph.y.tolist()) == [-1, 0, 1, 1]
+
+
+def test_leading_zeros_are_part_of_an_id_and_dates_keep_their_zone(tmp_path: Path) -> None:
+    files = put(
+        tmp_path, edges="when;from;to;weight\n2025-01-01T08:00:00Z;0001;0002;0.5\n2025-01-02T08:00:00Z;0002;0010;2\n",
+        features="account;opened\n0001;1970-01-02T02:00:00+02:00\n0002;1970-01-03T00:00:00Z\n0010;1970-01-04\n",
+    )  # fmt: skip
+    graph = ev.read_graph(**files)
+    assert named_edges(graph) == {("0001", "0002"), ("0002", "0010")}
+    assert graph.x is not None and graph.x.ravel().tolist() == [1.0, 2.0, 3.0]
+
+
 def test_ids_of_a_data_frame_with_floats(tmp_path: Path) -> None:
     files = put(tmp_path, edges="src,dst\n0,1\n1,2\n", labels="id,label\n0.0,a\n1.0,b\n2.0,a\n")
     graph = ev.read_graph(**files)

@@ -54,6 +54,16 @@ def test_rare_levels_are_other_and_free_text_is_left_out() -> None:
     assert made[-1, 20] == made[-2, 20] == 1 and made[:-2, 20].sum() == 0 and (made[:, :21].sum(axis=1) == 1).all()
 
 
+def test_thousands_apart_and_constant_columns_are_said() -> None:
+    """Commas between thousands are no decimal commas; 5,12 is neither and stays a word."""
+    table = {"income": ["1,234.5", "999", "-12,345,678"], "flat": ["7", "", "7"], "odd": ["5,12", "1,234", "x"]}
+    found = TableTransform.from_json(json.loads(json.dumps(TableTransform.fit(columns_of(table)[0]).to_json())))
+    assert found.apply(table)[:, 0].tolist() == [1234.5, 999.0, -12345678.0]
+    said = {line.partition(":")[0]: line for line in found.describe()}
+    assert "commas between thousands" in said["income"] and "it tells nothing" in said["flat"]
+    assert "odd=1,234" in found.outputs
+
+
 def test_a_later_table_with_mistakes_is_refused_with_the_cell() -> None:
     with pytest.raises(InputError, match="row 1, column 'vip': 'perhaps' is no boolean"):
         fitted().apply({**TABLE, "vip": ["perhaps", "no", "no"]})

@@ -133,6 +133,8 @@ def _release_stored(graph: StoredGraph, defence: str, out: Path, asked: dict[str
 
 def _say_utility(made: Release, graph: Graph) -> None:
     """How useful the release is, and on which nodes that was measured. For the owner: not private."""
+    from edgeveil.audits.gains import MIN_TEST
+    from edgeveil.metrics.node_scores import imbalanced
     from edgeveil.metrics.utility import default_metric
 
     if graph.y is None or (graph.masks is not None and not graph.masks.test.any()):
@@ -140,7 +142,9 @@ def _say_utility(made: Release, graph: Graph) -> None:
         return
     parts = ("train", "val", "test")
     counts = "" if graph.masks is None else ", ".join(f"{int(getattr(graph.masks, p).sum()):,} {p}" for p in parts)
-    metric = default_metric(graph.num_classes, multilabel=graph.multilabel)
-    value = made.utility("test")[metric]
+    skewed = not graph.multilabel and imbalanced(graph.y)
+    metric = "macro_f1" if skewed else default_metric(graph.num_classes, multilabel=graph.multilabel)
+    found = made.utility("test")
+    few = f"; {found['nodes']} test nodes are too few to judge by" if found["nodes"] < MIN_TEST else ""
     drawn = f"split {graph.split or 'given'} ({counts} nodes); " if counts else ""
-    say(f"{drawn}{metric} on test nodes {value:.3f} (for the owner: not private)")
+    say(f"{drawn}{metric} on test nodes {found[metric]:.3f} (for the owner: not private){few}")

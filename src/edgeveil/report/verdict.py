@@ -116,7 +116,7 @@ def why_nothing(cells: Sequence[Cell]) -> str:
     """Why nothing is recommended; never more than was measured."""
     candidates = [c for c in cells if c.candidate]
     if not candidates:
-        return "No defence with a sound guarantee for one undirected edge was tried."
+        return "No defence with a sound guarantee for one undirected edge was measured: no release is recommended."
     known = [c.gain for c in candidates if c.gain is not None]
     if any(g.helps for g in known):
         return (

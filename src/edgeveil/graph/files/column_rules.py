@@ -23,8 +23,10 @@ MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?",
 LEVELS = 20  # columns that a categorical column may become, besides "other"
 _YES, _NO = frozenset({"true", "yes", "y", "t"}), frozenset({"false", "no", "n", "f"})
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
+_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 _DAY = 86_400.0
+NOTED = {"": "", "comma": " with decimal commas", "grouped": " with commas between thousands"}
 
 
 def is_number(text: str) -> bool:
@@ -48,6 +50,7 @@ class ColumnRule:
     indicator: bool = False
     comma: bool = False  # decimal comma
     said: str = ""
+    grouped: bool = False  # thousands apart by commas
 
     @property
     def outputs(self) -> list[str]:
@@ -98,6 +101,7 @@ class ColumnRule:
         if self.kind == "date":
             return _days(cell)
         text = cell.replace(".", "").replace(",", ".") if self.comma else cell
+        text = text.replace(",", "") if self.grouped and _GROUPED.fullmatch(cell) else text
         return float(text) if is_number(text) and np.isfinite(float(text)) else None
 
     def to_json(self) -> dict[str, Any]:
@@ -117,16 +121,22 @@ def fit_rule(name: str, column: Any, *, comma: bool, file: str, first_row: int =
     cells = [cell for cell in counts if not _missing(cell)]
     if not cells:
         return ColumnRule(name, "left out", said="left out: no cell is filled")
-    kind, decimal = _kind(cells, comma)
+    kind, mark = _kind(cells, comma)
     if kind == "category":
         return _category(name, counts, cells, bare, len(column))
-    values = ColumnRule(name, kind, comma=decimal, fill=np.nan).apply(column, file, first_row)[:, 0]
+    values = ColumnRule(name, kind, fill=np.nan, comma=mark == "comma", grouped=mark == "grouped").apply(
+        column, file, first_row
+    )[:, 0]
     fill = float(np.nanmedian(values))  # also for tables to come, which may miss what this one has
     words = {"number": "a number", "boolean": "yes/no as 1/0", "date": "a date as days since 1970-01-01"}[kind]
-    said = words + " with decimal commas" * decimal
+    said = words + NOTED[mark]
+    if np.nanmin(values) == np.nanmax(values):
+        said += "; the same in every filled cell: it tells nothing"
     if bare:
         said += f"; {bare} missing cells filled with the median {fill:g} and marked in a column of their own"
-    return ColumnRule(name, kind, fill=fill, indicator=bare > 0, comma=decimal, said=said)
+    return ColumnRule(
+        name, kind, fill=fill, indicator=bare > 0, comma=mark == "comma", said=said, grouped=mark == "grouped"
+    )
 
 
 def _counted(column: Any) -> tuple[list[str], list[int]]:
@@ -138,16 +148,20 @@ def _missing(cell: str) -> bool:
     return cell.lower() in MISSING
 
 
-def _kind(cells: Sequence[str], comma: bool) -> tuple[str, bool]:
-    """What most cells are; a column of numbers with a few words in it is a number column with mistakes."""
+def _kind(cells: Sequence[str], comma: bool) -> tuple[str, str]:
+    """What most cells are, and how their numbers are marked; numbers with a few words among them are mistakes."""
     numbers = sum(map(is_number, cells))
     with_comma = comma and any("," in c for c in cells) and all(_COMMA.fullmatch(c) for c in cells)
-    if with_comma or 2 * numbers >= len(cells):
-        return "number", bool(with_comma)
+    if with_comma:
+        return "number", "comma"
+    if any("," in c for c in cells) and all(_GROUPED.fullmatch(c) or is_number(c) for c in cells):
+        return "number", "grouped"
+    if 2 * numbers >= len(cells):
+        return "number", ""
     if all(c.lower() in _YES | _NO for c in cells):
-        return "boolean", False
+        return "boolean", ""
     dates = sum(bool(_ISO.fullmatch(c)) for c in cells)
-    return ("date" if 2 * dates >= len(cells) else "category"), False
+    return ("date" if 2 * dates >= len(cells) else "category"), ""
 
 
 def _category(name: str, counts: Counter[str], cells: list[str], bare: int, rows: int) -> ColumnRule:

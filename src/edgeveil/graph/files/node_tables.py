@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.errors import GraphError, StorageError
-from edgeveil.graph.files.column_rules import is_number
+from edgeveil.graph.files.column_rules import MISSING, is_number
 from edgeveil.graph.files.columns import Table, read_table
 from edgeveil.graph.files.headers import feature_header, label_header, node_header
 from edgeveil.graph.files.ids import plain_ids
@@ -25,7 +25,7 @@ from edgeveil.graph.validate import Split
 __all__ = ["PARTS", "Features", "Labels", "Reading", "read_features", "read_labels", "read_nodes", "to_classes"]
 
 log = logging.getLogger("edgeveil")
-UNLABELLED = {"", "-1", "na", "nan", "none", "null", "?"}
+UNLABELLED = MISSING | {"-1"}
 PARTS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
 
 

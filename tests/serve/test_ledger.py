@@ -353,7 +353,8 @@ def test_a_ledger_of_the_version_before_the_rooms_opens_with_its_charges_keys_an
     asked = {"tenant": "bob", "key_id": key.id, "what": "renew lapgraph", "edge_set": "toy"}
     with pytest.raises(BudgetExceeded):
         ledger.spend(epsilon=1.5, token="new", digest="d", **asked)
-    ledger.spend(epsilon=0.5, token="token-0", digest="d0", **asked)  # an old token is still that old charge
+    again = ledger.spend(epsilon=0.5, token="token-0", digest=ledger.key.seal("d0"), **asked)
+    assert not again.fresh, "an old token is still that old charge, its digest sealed meanwhile"
     ledger.spend(epsilon=1.25, token="fits", digest="d", **asked)
     assert ledger.account("edges:toy").used == 2 * 10**9
     database.close()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from edgeveil.cli.common import Epsilon, NoiseSeed, remembered, say
 from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.cli.option_groups import GraphOptions, LedgerOptions
+from edgeveil.cli.stored_options import StoredOptions
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
+    from edgeveil.defences.defence import EdgeMechanism
     from edgeveil.graph.graph import Graph
+    from edgeveil.graph.stored.graph_in_files import StoredGraph
 
 EXAMPLE = """Example: edgeveil perturb cora --defence lapgraph --epsilon 4 --out noisy-cora
 
@@ -31,9 +35,12 @@ def perturb(
     defence: Annotated[str, typer.Option(help="edgerand or lapgraph.")] = "lapgraph",
     epsilon: Epsilon = None,
     set_: SetOption = None,
-    out: Annotated[Path, typer.Option(help="New folder for graph.npz and manifest.json.")] = Path("noisy"),
+    out: Annotated[
+        Path, typer.Option(help="New folder for graph.npz (edges/ where edges stay in files) and manifest.json.")
+    ] = Path("noisy"),
     seed: NoiseSeed = None,
     record_in: LedgerOptions,
+    stored: StoredOptions,
 ) -> None:
     """Write the perturbed edges and the guarantee; features, labels and splits of the graph stay behind.
 
@@ -52,8 +59,15 @@ def perturb(
     if not hasattr(mechanism, "perturb"):
         raise UsageError(f"{defence!r} does not make a noisy graph; use edgerand or lapgraph, or `edgeveil release`")
     made = out / "graph.npz"
-    if made.exists():
+    if made.exists() or (out / "manifest.json").exists():
         raise UsageError(f"{made} exists; a new export spends epsilon again, so choose another --out")
+    with stored.opened(given.files, given.nodes, name=given.graph, work=out.with_name(f".{out.name}-work")) as graph:
+        if graph is not None:
+            from_files(cast("EdgeMechanism", mechanism), graph, out, seed, record_in)
+    if graph is not None:
+        if stored.work is None:
+            shutil.rmtree(out.with_name(f".{out.name}-work"))
+        return
     secret = given.load()
     secret.check_public_nodes()
     if given.files.edges is not None:
@@ -79,6 +93,18 @@ def perturb(
     atomic_write(out / "manifest.json", (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
     say(guarantee.statement())
     typer.echo(f"{made}: {noisy.num_nodes:,} nodes, {noisy.num_edges:,} noisy edges")
+
+
+def from_files(
+    mechanism: EdgeMechanism, graph: StoredGraph, out: Path, seed: int | None, record_in: LedgerOptions
+) -> None:
+    """The same for edges that stay in files, in chunks, to a folder of parquet files."""
+    from edgeveil.defences.stored.perturb_stored import perturb_stored
+
+    with remembered(record_in.ledger, out):
+        guarantee, count = perturb_stored(mechanism, graph, out, seed=seed, **record_in.asked())
+    say(guarantee.statement())
+    typer.echo(f"{out / 'edges'}: {graph.num_nodes:,} nodes, {count:,} noisy edges")
 
 
 def _canonical(graph: Graph) -> Graph:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from edgeveil.release.release import Release
 if TYPE_CHECKING:
     from edgeveil.defences.stored.stored_job import StoredJob
     from edgeveil.graph.features import FeatureMatrix
+    from edgeveil.graph.stored.graph_in_files import StoredGraph
 
 __all__ = [
     "DEFENCES",
@@ -88,7 +90,7 @@ class Defence(ABC):
         """The same for a graph whose edges stay in files; refused by methods that need all of them in memory."""
         raise InputError(
             f"{registered_name(self)!r} needs all edges in memory, but these stay in files; methods that only ask for "
-            "counts do not: lpgnet-1, lpgnet-2, veil-counts, mlp"
+            "counts do not: lpgnet-1, lpgnet-2, veil-counts, mlp. `edgeveil perturb` streams edgerand and lapgraph"
         )
 
     def check_size(self, graph: Graph) -> None:
@@ -137,6 +139,10 @@ class EdgeMechanism(Defence):
     @abstractmethod
     def mechanism_guarantee(self, seed: int | None = None) -> Guarantee:
         """What one perturbation promises."""
+
+    def noisy_chunks(self, graph: StoredGraph, seed: int | None, scratch: Path) -> Iterator[NDArray[np.int64]]:
+        """The same for edges that stay in files: sorted chunks of noisy pair ranks; not every method can."""
+        raise InputError(f"{registered_name(self)!r} needs all edges in memory, but these stay in files")
 
     def release(self, job: Job) -> Release:
         """Run the noise stage, then train on what it hands out."""

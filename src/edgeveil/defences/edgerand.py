@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,9 @@ from edgeveil.privacy.probability import Probability, logistic
 from edgeveil.privacy.skips import successes
 from edgeveil.registry import Places
 from edgeveil.seeds import Seed
+
+if TYPE_CHECKING:
+    from edgeveil.graph.stored.graph_in_files import StoredGraph
 
 __all__ = [
     "EdgeRand",
@@ -116,6 +120,12 @@ class EdgeRand(EdgeMechanism):
         for ranks in noisy_ranks(graph, self.flip, noise):
             builder.add(ranks)
         return graph.with_upper(*builder.finish())
+
+    def noisy_chunks(self, graph: StoredGraph, seed: int | None, scratch: Path) -> Iterator[Int]:
+        """The same draws from files."""
+        from edgeveil.defences.stored.streamed_noise import stream_edgerand
+
+        return stream_edgerand(graph, self.flip, noise_for(seed, "edgerand"))
 
     def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """What one perturbed graph promises."""

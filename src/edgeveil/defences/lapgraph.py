@@ -6,11 +6,14 @@ this one is exact in O(E log E + T), see `edgeveil.privacy.topcells`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgeveil.defences.defence import DEFENCES, EdgeMechanism, Faces
 from edgeveil.defences.renewal import Renewal, perturb_again
@@ -20,10 +23,13 @@ from edgeveil.graph.pairs import num_pairs, sample_non_edges
 from edgeveil.graph.upper_triangle import UpperBuilder, edge_ranks
 from edgeveil.privacy.budget import Charge, check_epsilon, exact
 from edgeveil.privacy.guarantee import SECURE, SEEDED, Guarantee, Status
-from edgeveil.privacy.noise import SecureNoise
+from edgeveil.privacy.noise import SecureNoise, noise_for
 from edgeveil.privacy.topcells import ContinuousCells, GridCells, keep_top
 from edgeveil.registry import Places
 from edgeveil.seeds import Seed, as_generator
+
+if TYPE_CHECKING:
+    from edgeveil.graph.stored.graph_in_files import StoredGraph
 
 __all__ = ["LapGraph", "expected_false_share"]
 
@@ -86,6 +92,12 @@ class LapGraph(EdgeMechanism):
         builder = UpperBuilder(graph.num_nodes)
         builder.add(np.sort(np.concatenate([edges[kept.ones], false])))
         return graph.with_upper(*builder.finish())
+
+    def noisy_chunks(self, graph: StoredGraph, seed: int | None, scratch: Path) -> Iterator[NDArray[np.int64]]:
+        """The same law from files, on the grid of the exact sampler."""
+        from edgeveil.defences.stored.streamed_noise import stream_lapgraph
+
+        return stream_lapgraph(self, graph, noise_for(seed, "lapgraph"), scratch)
 
     def mechanism_guarantee(self, seed: Seed = None) -> Guarantee:
         """What one perturbed graph promises."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from edgeveil.errors import StorageError, UsageError
 from edgeveil.graph.npz import atomic_write, read_arrays, write_arrays
 
-__all__ = ["Journal", "open_journal"]
+__all__ = ["Journal", "open_journal", "write_rows"]
 
 Array = NDArray[Any]
 Blocks = Iterator[Array]
@@ -69,23 +69,28 @@ class Journal:
 
     def _commit(self, path: Path, shape: tuple[int, int], rows: Blocks) -> None:
         part = path.with_suffix(".part")
-        try:
-            part.unlink(missing_ok=True)
-            out = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=shape)
-            part.chmod(0o600)
-            at = 0
+        write_rows(part, shape, rows)
+        part.replace(path)
+        _sync(path.parent)
+
+
+def write_rows(path: Path, shape: tuple[int, int], rows: Blocks) -> None:
+    """A ``.npy`` file of float32 rows, on disk when this returns; written, not mapped, so that it takes no memory."""
+    at = 0
+    try:
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
             for block in rows:
-                out[at : at + len(block)] = block
+                file.write(np.ascontiguousarray(block, "<f4").tobytes())
                 at += len(block)
-            if at != shape[0]:
-                raise StorageError(f"an answer of {shape[0]} rows ended after {at}; nothing was kept")
-            out.flush()
-            del out
-            _sync(part)
-            part.replace(path)
-            _sync(path.parent)
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror or error}; free some space and go on") from error
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}; free some space and go on") from error
+    if at != shape[0]:
+        raise StorageError(f"{path.name} needs {shape[0]} rows, but they ended after {at}; nothing was kept")
 
 
 def _sync(path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeveil.defences.stored.journal import Journal
+from edgeveil.defences.stored.journal import Journal, write_rows
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.scaling import Scaling
@@ -134,6 +134,7 @@ class StoredJob:
 
         def ask() -> Iterator[Array]:
             counts = self.graph.cluster_degrees(clusters, self.num_classes)
+            self.graph.engine.rest()
             step = max(1, CELLS // self.num_classes)
             for at in range(0, shape[0], step):
                 yield noisy(counts[at : at + step].astype(np.int64))
@@ -143,9 +144,5 @@ class StoredJob:
     def stored_features(self) -> FeatureMatrix:
         """All rows in model space, mapped from a file beside the journal."""
         path, shape = self.journal.folder / "features.npy", (self.graph.num_nodes, self.table.num_features)
-        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-        for block in self.table.blocks():
-            out[block.start : block.start + len(block.x)] = self.scaled(block.x)
-        out.flush()
-        del out
+        write_rows(path, shape, (self.scaled(block.x) for block in self.table.blocks()))
         return FeatureMatrix(np.load(path, mmap_mode="r"))

@@ -41,6 +41,7 @@ class DuckDBEngine:
         except duckdb.Error as error:
             raise StorageError(f"DuckDB does not start with a memory of {memory!r}: {error}") from error
         self._systems: set[str] = set()
+        self._memory = memory
 
     def view(self, name: str, place: Place, columns: Mapping[str, str] | None = None) -> None:
         """Call these files `name`; `columns` keeps only those columns, under new names (new: old)."""
@@ -72,6 +73,11 @@ class DuckDBEngine:
             part.replace(folder)
         except OSError as error:
             raise StorageError(f"cannot write {folder}: {error.strerror or error}; free some space") from error
+
+    def rest(self) -> None:
+        """Drop cached pages by a moment under a small limit."""
+        self._run("SET memory_limit = '64MB'")
+        self._run(f"SET memory_limit = '{self._memory}'")
 
     def close(self) -> None:
         """Give back memory and scratch files."""

@@ -90,6 +90,9 @@ class SparkEngine:
         except OSError as error:
             raise StorageError(f"cannot write {folder}: {error.strerror or error}; free some space") from error
 
+    def rest(self) -> None:
+        """Spark's memory is its own processes'."""
+
     def close(self) -> None:
         """End the session."""
         self._session.stop()

@@ -32,6 +32,10 @@ class Engine(Protocol):
         """The answer as parquet files in a new folder, complete or not there at all."""
         ...
 
+    def rest(self) -> None:
+        """Give back memory that no running query needs."""
+        ...
+
     def close(self) -> None:
         """Give back memory and scratch files."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,19 @@ def test_evolving_on_one_graph_trains_on_the_edges_among_training_nodes() -> Non
 def test_nonsense_is_refused(make, word: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=word):
         make()
+
+
+def test_nodes_are_known_again_by_name_wherever_they_stand() -> None:
+    """A new node whose name sorts first moves every row by one; the old edges are still in both graphs."""
+    graph = toy()
+    names = [f"p{i:03d}" for i in range(graph.num_nodes)]
+    old = replace(graph, node_ids=np.array(names))
+    order = np.random.default_rng(0).permutation(graph.num_nodes)
+    for other in (old.subgraph(order), old.subgraph(np.arange(1, graph.num_nodes))):
+        with pytest.raises(InputError, match="pays twice"):
+            job(old, other, "inductive-different")
+    strangers = replace(graph, node_ids=np.array([f"q{i:03d}" for i in range(graph.num_nodes)]))
+    assert job(old, strangers, "inductive-different").times == 1
 
 
 def test_an_assertion_that_nothing_contradicts_is_believed() -> None:

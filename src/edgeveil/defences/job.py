@@ -203,12 +203,10 @@ def _choose_setting(graph: Graph, inference: Graph | None, setting: str | None) 
 
 
 def _check_different(graph: Graph, inference: Graph) -> None:
-    """Tell the owner when the graphs contradict the assertion: the same first nodes, and edges among them in both."""
-    n = min(graph.num_nodes, inference.num_nodes)
-    if inference is not graph and not _same_nodes(graph, inference, n):
-        return
-    u, v = graph.edge_index
-    inside = (u < n) & (v < n)
+    """Tell the owner when the graphs contradict the assertion: the same nodes, with edges among them in both."""
+    place = _same_nodes(graph, inference)
+    u, v = place[graph.edge_index]
+    inside = (u >= 0) & (v >= 0)
     shared = int(inference.has_edges(u[inside], v[inside]).sum())
     if shared:
         raise InputError(
@@ -218,12 +216,16 @@ def _check_different(graph: Graph, inference: Graph) -> None:
         )
 
 
-def _same_nodes(graph: Graph, inference: Graph, n: int) -> bool:
-    """Whether the first n nodes are the same, by their names or else by features that tell nodes apart."""
+def _same_nodes(graph: Graph, inference: Graph) -> NDArray[np.int64]:
+    """Where each node stands in the other graph, by its name or else by its row and telling features; -1 if nowhere."""
+    n = min(graph.num_nodes, inference.num_nodes)
     if graph.node_ids is not None and inference.node_ids is not None:
-        return bool(np.array_equal(graph.node_ids[:n], inference.node_ids[:n]))
-    mine = graph.x[:n]
-    return _same_rows(mine, inference.x[:n]) and not _same_rows(mine[1:], mine[:-1])
+        place = {str(node): at for at, node in enumerate(inference.node_ids.tolist())}
+        return np.array([place.get(str(node), -1) for node in graph.node_ids.tolist()], np.int64)
+    mine, out = graph.x[:n], np.full(graph.num_nodes, -1, np.int64)
+    if inference is graph or (_same_rows(mine, inference.x[:n]) and not _same_rows(mine[1:], mine[:-1])):
+        out[:n] = np.arange(n)
+    return out
 
 
 def _same_rows(a: Any, b: Any) -> bool:

@@ -7,8 +7,9 @@ python benchmarks/verified_defences.py veil gap      # these defences alone
 
 With --write, rows of the page that were made with the same settings are kept, so a run that was stopped goes on where it
 ended; named defences are measured again. Processor time of one core
-with the default settings: 150 to 160 seconds a row for GAP, 55 for EdgeRand, 30 for Blink, up to a minute for the
-others, nearly nothing where a claim is refuted at once; about 20 minutes in all, and two with --quick.
+with the default settings: 150 to 160 seconds a row for GAP, 120 for LPGNet with Gaussian noise, 50 to 90 for EdgeRand,
+LapGraph, veil and veil-rr, 15 to 60 for the others, nearly nothing where a claim is refuted at once; 25 minutes in all,
+more on a busy machine, and about three with --quick.
 """
 
 from __future__ import annotations

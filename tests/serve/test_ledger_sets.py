@@ -87,6 +87,25 @@ def test_unknown_edges_are_assumed_to_overlap_unless_the_owner_says_not(ledger: 
     assert ledger.bills()["b"].epsilon == to_units(1) and ledger.bills()["a"].epsilon == to_units(2)
 
 
+def test_what_is_seen_of_an_unknown_set_counts_against_the_owners_word(ledger: Ledger) -> None:
+    """A release whose edges nobody told, and snapshots of the same edges under its name and under one declared apart."""
+    open_sets(ledger, graph=10.0, annex=10.0)
+    told(ledger, "graph", 2.0, None, "1")
+    ledger.declare("annex", apart=frozenset({"graph"}))
+    told(ledger, "graph", 1.0, path_graph(0, 5), "2")
+    told(ledger, "annex", 1.0, path_graph(50, 55), "3")
+    assert ledger.edge_sets()["graph"].identity == "unknown:ids" and ledger.bills()["annex"].epsilon == to_units(1)
+    told(ledger, "annex", 1.0, path_graph(4, 5), "4")  # this edge was in a snapshot of the other set
+    assert ledger.overlaps() == [["annex", "graph"]]
+    assert ledger.bills()["annex"].epsilon == ledger.bills()["graph"].epsilon == to_units(5)
+    told(ledger, "graph", 1.0, None, "5")
+    assert ledger.bills()["annex"].epsilon == to_units(6) and ledger.edge_sets()["graph"].edges == 5
+    rows = ev.Graph.from_edges([[0], [1]], num_nodes=4)
+    told(ledger, "graph", 1.0, rows, "6")  # known by another kind of name: unknown, and what was held stays
+    assert ledger.edge_sets()["graph"].identity == "unknown:ids" and ledger.bills()["annex"].epsilon == to_units(7)
+    assert faults(ledger) == []
+
+
 def test_unbounded_stays_for_ever(ledger: Ledger) -> None:
     open_sets(ledger, a=None, b=8.0)
     with pytest.raises(UnboundedSpend, match="edges:b"):

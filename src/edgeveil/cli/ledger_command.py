@@ -91,6 +91,8 @@ def _holds(identity: str, edges: int) -> str:
         "large": "too many edges to compare, overlap with every other set is assumed",
         "ids": f"{edges:,} edges between nodes known by id",
     }
+    if identity.startswith("unknown:"):
+        return f"{edges:,} edges and others that are unknown, overlap with every other set is assumed"
     by_row = f"{edges:,} edges between nodes known by row number, overlap is assumed unless you say --apart-from"
     return named.get(identity, by_row)
 

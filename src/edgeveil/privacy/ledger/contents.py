@@ -98,21 +98,31 @@ def version(connection: Connection) -> int:
 
 
 def merge(connection: Connection, shelf: Shelf, name: str, new: EdgeHashes | None, why: str = UNKNOWN) -> Content:
-    """What the set holds with `new` added (None: edges that nobody told, or too many to keep). Changes nothing."""
+    """What the set holds with `new` added (None: edges that nobody told, or too many to keep). Changes nothing.
+
+    A set whose edges are not all known keeps those that are, so that what they share is seen.
+    """
     now, old = version(connection), shelf.sets.get(name, EdgeSet(name))
-    mine = frozenset(p for p in shelf.patterns if name in p)
-    if new is None or old.identity not in ("", new.identity):
-        identity = LARGE if LARGE in (old.identity, why) else UNKNOWN
-        return Content(identity, 0, np.zeros(0, np.uint64), mine, now)
+    mine, kind = frozenset(p for p in shelf.patterns if name in p), _kind(old.identity)
+    if old.identity == LARGE or (new is None and why == LARGE):
+        return Content(LARGE, 0, np.zeros(0, np.uint64), mine, now)
+    if new is None or kind not in ("", new.identity):
+        return Content(f"{UNKNOWN}:{kind}" if kind else UNKNOWN, old.edges, None, mine, now)
+    identity = f"{UNKNOWN}:{new.identity}" if old.identity.startswith(UNKNOWN) else new.identity
     held = _read(connection, name)
     union = np.union1d(held, new.values)
-    if len(union) == len(held) and old.identity:
-        return Content(old.identity, old.edges, None, mine, now)
+    if len(union) == len(held) and old.identity == identity:
+        return Content(identity, old.edges, None, mine, now)
     if len(union) > LIMIT:
         return Content(LARGE, 0, np.zeros(0, np.uint64), mine, now)
-    alike = [s.name for s in shelf.sets.values() if s.identity == new.identity and s.name != name]
+    alike = [s.name for s in shelf.sets.values() if _kind(s.identity) == new.identity and s.name != name]
     patterns = patterns_of(name, union, ((other, _read(connection, other)) for other in sorted(alike)))
-    return Content(new.identity, len(union), union, frozenset(patterns), now)
+    return Content(identity, len(union), union, frozenset(patterns), now)
+
+
+def _kind(identity: str) -> str:
+    """What the nodes of the edges that are held are known by; empty where none are."""
+    return "" if identity in (UNKNOWN, LARGE) else identity.removeprefix(f"{UNKNOWN}:")
 
 
 def _read(connection: Connection, name: str) -> NDArray[np.uint64]:

@@ -8,14 +8,14 @@ that occur are all that a bill needs, so that spending never has to read a milli
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["BY_ROW", "LARGE", "UNKNOWN", "Bill", "Holding", "bills", "patterns_of"]
 
-UNKNOWN = "unknown"  # nobody told the ledger these edges, or told them by different kinds of name
+UNKNOWN = "unknown"  # nobody told the ledger all of these edges, or they have different kinds of name
 LARGE = "large"  # too many edges to keep: every overlap is assumed
 BY_ROW = "rows:"  # followed by the number of nodes, which are known by nothing but their row
 Hashes = NDArray[np.uint64]
@@ -41,7 +41,8 @@ class Bill:
 class Holding:
     """One edge set: what its nodes are known by, its own sums, and the sets its owner says share no edge with it.
 
-    `identity` is ``ids``, ``rows:n`` (row numbers of n nodes), `UNKNOWN`, `LARGE`, or empty before the first charge.
+    `identity` is ``ids``, ``rows:n`` (row numbers of n nodes), `UNKNOWN` (with ``:ids`` or ``:rows:n`` where some
+    edges are held), `LARGE`, or empty before the first charge.
     """
 
     name: str
@@ -51,8 +52,8 @@ class Holding:
 
     @property
     def comparable(self) -> bool:
-        """Whether the ledger holds the edges themselves."""
-        return self.identity not in (UNKNOWN, LARGE)
+        """Whether the ledger holds all of the edges themselves."""
+        return self.identity != LARGE and not self.identity.startswith(UNKNOWN)
 
     def trusts(self, other: Holding) -> bool:
         """Whether the owner's word that two sets share no edge stands; too large a set is never taken on trust."""
@@ -65,9 +66,11 @@ def bills(holdings: Iterable[Holding], patterns: Iterable[frozenset[str]]) -> di
 
     Edges that can be compared are compared, whatever anybody says; edges that cannot are assumed to be the same,
     unless the owner said that they are not. Row numbers show that an edge is shared, never that it is not: the same
-    people may stand in another order.
+    people may stand in another order. A set of which only some edges are held is compared by these against the
+    owner's word, and otherwise taken as unknown.
     """
-    sets = {holding.name: holding for holding in holdings}
+    patterns = list(patterns)
+    sets = {holding.name: _contradicted(holding, patterns) for holding in holdings}
     by_kind: dict[str, list[frozenset[str]]] = {}
     for pattern in (*patterns, *(frozenset({name}) for name in sets)):
         known = frozenset(name for name in pattern if name in sets and sets[name].comparable)
@@ -91,6 +94,12 @@ def _bill(sets: Mapping[str, Holding], holding: Holding, by_kind: Mapping[str, S
         doubted = _reordered(sets, holding, kind)
         total += _peak(sets, [pattern | doubted for pattern in mine] or [doubted])
     return total
+
+
+def _contradicted(holding: Holding, patterns: Iterable[frozenset[str]]) -> Holding:
+    """The owner's word without the sets that were seen to share an edge."""
+    seen = frozenset[str]().union(*(pattern for pattern in patterns if holding.name in pattern))
+    return replace(holding, apart=holding.apart - seen)
 
 
 def _reordered(sets: Mapping[str, Holding], holding: Holding, kind: str) -> frozenset[str]:

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from edgeveil.release.target import Target as Service
     from edgeveil.runs.score import Attacked
 
-EXAMPLE = "Example: edgeveil attack --url http://127.0.0.1:8440 --key ev_... --features x.npy --truth cora"
+EXAMPLE = """Example: edgeveil attack --release cora-lapgraph --attack linkteller --truth cora
+
+A live server: edgeveil attack --url http://127.0.0.1:8440 --key ev_... --features x.npy --truth cora"""
 FIGURES = ("auc", "average_precision", "precision", "recall", "f1", "tpr_at_fpr_001")
 
 

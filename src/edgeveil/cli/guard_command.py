@@ -10,7 +10,9 @@ import typer
 from edgeveil.cli.common import DataRoot, SeedOption, console, load_graph, numbers, say
 from edgeveil.errors import UsageError
 
-EXAMPLE = "Example: edgeveil guard --release cora-none --truth cora --traffic state/audit.jsonl --floor 0.99"
+EXAMPLE = """Example: edgeveil guard --release cora-none --truth cora --floor 0.99
+
+With your own traffic: edgeveil guard --release cora-none --truth cora --traffic state/audit.jsonl"""
 
 
 def register(app: typer.Typer) -> None:

@@ -28,8 +28,8 @@ DEFAULT = "edgeveil-state/ledger.db"
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="The privacy ledger.", no_args_is_help=True)
     group.command(epilog="Example: edgeveil ledger show ledger.db")(show)
-    group.command(epilog="Example: edgeveil ledger verify state/ledger.db --log state/audit.jsonl")(verify)
-    group.command(epilog="Example: edgeveil ledger backup state/ledger.db --out copy.db")(backup)
+    group.command(epilog="Example: edgeveil ledger verify ledger.db")(verify)
+    group.command(epilog="Example: edgeveil ledger backup ledger.db --out copy.db")(backup)
     group.command("edge-set", epilog="Example: edgeveil ledger edge-set cora --ledger ledger.db --epsilon-cap 8")(
         edge_set
     )

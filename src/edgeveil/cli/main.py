@@ -16,6 +16,21 @@ from edgeveil.errors import EdgeveilError, InputError
 
 __all__ = ["build_app", "main"]
 
+PATHS = """Which edges of a private graph does a GNN give away, and how do you stop it?
+
+You own a graph and must decide what to release:
+  edgeveil audit --edges friends.csv --features users.csv --labels classes.csv --out audit
+  edgeveil audit --out demo            (no files at hand: a citation graph or its synthetic twin)
+
+You compare methods, or review a claim:
+  edgeveil reproduce --list            published figures, ours beside theirs
+  edgeveil verify gp-t --epsilon 1     is a claimed epsilon true?
+
+You extend it with an attack, a defence, a model or a dataset:
+  edgeveil --plugin my_defence.py audit cora-twin --defence none,mlp,my-defence --epsilon 4
+
+All commands: edgeveil --help. One of them, with an example: edgeveil audit --help."""
+
 
 class _Interrupted(Exception):
     """Ctrl-C, carried past typer, which would end without a word."""
@@ -43,19 +58,21 @@ def build_app() -> typer.Typer:
         name="edgeveil",
         cls=_Commands,
         help="Which edges of a private graph does a GNN give away, and how do you stop it?",
-        no_args_is_help=True,
+        invoke_without_command=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
 
     @app.callback()
     def root(
+        context: typer.Context,
         version: Annotated[
             bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
         ] = False,
         plugin: PluginOption = None,
     ) -> None:
-        pass
+        if context.invoked_subcommand is None:
+            typer.echo(PATHS)
 
     for module in sorted(pkgutil.iter_modules(edgeveil.cli.__path__), key=lambda m: m.name):
         register = getattr(importlib.import_module(f"edgeveil.cli.{module.name}"), "register", None)

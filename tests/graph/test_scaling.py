@@ -8,6 +8,7 @@ from edgeveil.errors import UnknownNameError
 from edgeveil.graph.catalog import names
 from edgeveil.graph.scaling import Scaling, check_scaling, fitting_scaling
 from edgeveil.models.presets import PAPERS, preset
+from edgeveil.models.settings import TrainSpec
 
 
 @pytest.fixture
@@ -96,10 +97,10 @@ def test_the_papers_datasets_keep_their_scaling(paper):
 
 
 def test_a_papers_dataset_is_scaled_with_all_its_nodes_as_before():
-    graph = ev.load("flickr-twin").subgraph(np.arange(300))
-    assert graph.dataset == "flickr-twin"
+    graph = ev.load("twitch-ru-twin").subgraph(np.arange(300))
+    assert graph.dataset == "twitch-ru-twin"
     graph = graph.with_split("half", {"train": np.arange(300) < 150, "val": None, "test": np.arange(300) >= 150})
-    made = ev.defend(graph, "mlp", seed=0)
+    made = ev.defend(graph, "mlp", seed=0, train=TrainSpec(epochs=2))
     assert made.scaling == "standard"
     whole = Scaling.fit("standard", graph.x).apply(graph.x).toarray()
     np.testing.assert_array_equal(made.matrix.toarray(), whole)

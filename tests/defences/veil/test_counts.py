@@ -34,6 +34,7 @@ def blocks(seed: int = 0, homophily: float = 0.95, masks: bool = True) -> Graph:
     return Graph.from_edges(np.stack([u, v]), x=x, y=y, **parts)
 
 
+SHORT = TrainSpec(epochs=20)  # where nothing is said of how good the model is
 _PARTS = (("train", 0, 100), ("val", 100, 250), ("test", 250, 400))
 
 
@@ -51,7 +52,7 @@ def test_an_own_graph_called_like_a_dataset_is_not_read_with_its_settings() -> N
     named = [
         Graph.from_edges(graph.edge_index, x=graph.x, y=graph.y, name=name, **fields) for name in ("own", "flickr")
     ]
-    made = [ev.defend(g, "veil-counts", epsilon=8.0, seed=0) for g in named]
+    made = [ev.defend(g, "veil-counts", epsilon=8.0, seed=0, train=SHORT) for g in named]
     assert "read by" in made[0].notes[-1]
     np.testing.assert_array_equal(made[0].predict(), made[1].predict())
 
@@ -59,7 +60,8 @@ def test_an_own_graph_called_like_a_dataset_is_not_read_with_its_settings() -> N
 def test_readings_that_beat_nothing_leave_the_base_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeveil.defences.veil.read_outs.is_better", lambda *_: False)
     graph = blocks()
-    counted, free = ev.defend(graph, "veil-counts", epsilon=1.0, seed=0), ev.defend(graph, "feature-graph", seed=0)
+    counted = ev.defend(graph, "veil-counts", epsilon=1.0, seed=0, train=SHORT)
+    free = ev.defend(graph, "feature-graph", seed=0, train=SHORT)
     assert counted.notes[-1] == KEPT and counted.guarantee.epsilon == 1.0
     np.testing.assert_array_equal(counted.predict(), free.predict())
 
@@ -76,7 +78,7 @@ def test_the_clusters_come_from_public_data_alone(monkeypatch: pytest.MonkeyPatc
     original = VeilCounts.noise_stage
     monkeypatch.setattr(VeilCounts, "noise_stage", stage)
     for g in (graph, other):
-        ev.defend(g, "veil-counts", epsilon=2.0, seed=0)
+        ev.defend(g, "veil-counts", epsilon=2.0, seed=0, train=SHORT)
     np.testing.assert_array_equal(seen[0], seen[1])
     assert graph.masks is not None and graph.y is not None
     np.testing.assert_array_equal(seen[0][graph.masks.train], graph.y[graph.masks.train])
@@ -94,7 +96,7 @@ def test_the_noise_has_scale_two_over_epsilon() -> None:
 
 
 def test_without_validation_nodes_a_share_of_the_training_nodes_judges() -> None:
-    release = ev.defend(blocks(masks=False), "veil-counts", epsilon=8.0, seed=0)
+    release = ev.defend(blocks(masks=False), "veil-counts", epsilon=8.0, seed=0, train=SHORT)
     assert "best of" in release.notes[-1]
 
 
@@ -108,7 +110,7 @@ def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, t
 
 def test_saved_releases_answer_alike(tmp_path: Path) -> None:
     for graph, epsilon in ((blocks(), 8.0), (toy(), 1.0)):
-        release = ev.defend(graph, "veil-counts", epsilon=epsilon, seed=1)
+        release = ev.defend(graph, "veil-counts", epsilon=epsilon, seed=1, train=SHORT)
         release.save(tmp_path / f"r{epsilon}")
         np.testing.assert_array_equal(ev.Release.load(tmp_path / f"r{epsilon}").predict(), release.predict())
 
@@ -133,6 +135,6 @@ def test_renewal_asks_the_new_graph_once_and_adds_up(monkeypatch: pytest.MonkeyP
 
 def test_a_bayesian_reading_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_outs, "FORMS", ())
-    release = ev.defend(blocks(0), "veil-counts", epsilon=8.0, seed=0)
+    release = ev.defend(blocks(0), "veil-counts", epsilon=8.0, seed=0, train=SHORT)
     with pytest.raises(InputError, match="Bayes"):
         renew(release, blocks(1).with_features(release.matrix.values), seed=1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_counts import blocks
+from test_counts import SHORT, blocks
 
 import edgeveil as ev
 from edgeveil.defences.renew import renew
@@ -69,7 +69,8 @@ def test_the_denoised_graph_helps_where_neighbours_tell_the_class() -> None:
 def test_a_graph_that_beats_nothing_leaves_the_base_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rr, "is_better", lambda *_: False)
     graph = blocks()
-    heard, free = ev.defend(graph, "veil-rr", epsilon=4.0, seed=0), ev.defend(graph, "feature-graph", seed=0)
+    heard = ev.defend(graph, "veil-rr", epsilon=4.0, seed=0, train=SHORT)
+    free = ev.defend(graph, "feature-graph", seed=0, train=SHORT)
     assert heard.notes[-1] == KEPT
     np.testing.assert_array_equal(heard.predict(), free.predict())
 
@@ -84,7 +85,7 @@ def test_pairs_are_thinned_by_public_facts_before_they_are_stored(monkeypatch: p
     monkeypatch.setattr(rr._Part, "denoised", spy)
     monkeypatch.setattr(rr, "STORED", 1_000)
     for g in (graph, graph.with_edges(np.random.default_rng(5).integers(400, size=(2, 900)))):
-        ev.defend(g, "veil-rr", epsilon=1.0, seed=0)
+        ev.defend(g, "veil-rr", epsilon=1.0, seed=0, train=SHORT)
     (kept, drawn, least), (_, _, other) = stored
     assert drawn > 15_000 and kept < 2_500 and least is not None
     assert least == other, "the rule must not depend on the edges"
@@ -105,7 +106,7 @@ def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, t
 
 
 def test_a_graph_that_grows_is_randomised_once() -> None:
-    release = ev.defend(blocks(), "veil-rr", epsilon=6.0, seed=0, setting="inductive-evolving")
+    release = ev.defend(blocks(), "veil-rr", epsilon=6.0, seed=0, setting="inductive-evolving", train=SHORT)
     assert release.guarantee.epsilon == 6.0 and len(release.guarantee.charges) == 1
 
 
@@ -120,7 +121,7 @@ def test_renewal_adds_up_and_hears_the_new_graph() -> None:
 
 
 def test_saved_releases_answer_alike(tmp_path: Path) -> None:
-    release = ev.defend(blocks(), "veil-rr", epsilon=6.0, seed=1)
+    release = ev.defend(blocks(), "veil-rr", epsilon=6.0, seed=1, train=SHORT)
     release.save(tmp_path / "r")
     np.testing.assert_array_equal(ev.Release.load(tmp_path / "r").predict(), release.predict())
 

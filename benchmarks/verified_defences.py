@@ -9,7 +9,7 @@ With --write, rows of the page that were made with the same settings are kept, s
 ended; named defences are measured again. Processor time of one core
 with the default settings: 150 to 160 seconds a row for GAP, 120 for LPGNet with Gaussian noise, 50 to 90 for EdgeRand,
 LapGraph, veil and veil-rr, 15 to 60 for the others, nearly nothing where a claim is refuted at once; 25 minutes in all,
-more on a busy machine, and about three with --quick.
+more on a busy machine, and a few with --quick.
 """
 
 from __future__ import annotations

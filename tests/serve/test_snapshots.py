@@ -113,6 +113,21 @@ def test_bad_snapshots_charge_nothing(
     assert server.service.ledger.account("tenant:bob").used == 0
 
 
+def test_a_graph_that_grew_by_a_node_pays_for_its_old_edges_again(
+    live: Callable[..., Any], graph: ev.Graph, noisy_release: ev.Release
+) -> None:
+    """The old edges with one node and one edge more: the edge set's bill and the stated epsilon are the sum."""
+    server = live(noisy_release, epsilon_cap=4.0)
+    key, n = server.key(role="curate", epsilon=5.0), graph.num_nodes
+    features = np.vstack([noisy_release.matrix.toarray(), noisy_release.matrix.toarray()[:1]]).tolist()
+    grown = {**body(graph, epsilon=1.5), "num_nodes": n + 1, "features": features}
+    grown["edges"] = [*grown["edges"], [0, n]]
+    made = server.post("/v1/snapshots", key, json=grown).json()
+    assert made["guarantee"]["epsilon"] == 3.5 and "snapshot" in made["guarantee"]["composition"]
+    assert server.service.ledger.bills()["graph"].epsilon == to_units(3.5)
+    assert server.post("/v1/snapshots", key, json={**grown, "epsilon": 0.6}).status_code == 409
+
+
 def test_npz_snapshot_with_other_nodes(live: Callable[..., Any], noisy_release: ev.Release) -> None:
     server = live(noisy_release, epsilon_cap=9.0, edge_sets={"annex": 1.0})
     key = server.key(role="curate", epsilon=5.0)

@@ -88,6 +88,21 @@ def test_no_time_means_no_claim(graph, tmp_path):
         assert coin_bounds(plan, graph, found.records, 10, Serial(), store) == []
 
 
+def test_coins_are_planted_in_releases_trained_as_the_audits(graph, tmp_path, monkeypatch):
+    """Scaling and settings of the audit hold for the release with coins; its bound is about no other model."""
+    heard = []
+
+    def note(*args, **wishes):
+        heard.append(wishes["training"])
+        return verify_through(*args, **wishes)
+
+    monkeypatch.setattr("edgeveil.audits.coins.verify_through", note)
+    wishes = {"defences": ("lapgraph",), "epsilons": (8.0,), "attacks": ("lsa2-attr",)}
+    found = audit(graph, nodes=50, scaling="none", train_params={"epochs": 4}, coins=60, **wishes)
+    assert heard == [{"scaling": "none", "preset": "default", "model_params": {}, "train_params": {"epochs": 4}}]
+    assert found.data.coins[0]["lower"] is not None
+
+
 def test_finished_bounds_are_kept_and_not_worked_out_again(graph, tmp_path, monkeypatch):
     plan = AuditPlan(defences=("lapgraph",), epsilons=(8.0,), nodes=50, attacks=("lsa2-attr",))
     found = audit(graph, defences=plan.defences, epsilons=plan.epsilons, nodes=50, attacks=plan.attacks)

@@ -37,6 +37,7 @@ def test_a_second_training_of_what_was_started_is_kept_free() -> None:
     limit.learn(task("a").config, 10.0, again=50.0)
     admitted = [limit.admits(task("a")) for _ in range(5)]
     assert admitted == [True, True, True, False, False]  # 10 + 3 * 50 / 2 = 85 fit, with a tenth of slack, 110 do not
+    assert not limit.admits(task("never seen"))  # its second training is expected to be like the others'
     free = TimeLimit(100, workers=2)
     free.learn(task("a").config, 10.0, again=50.0)
     assert all(free.admits(task("a")) for _ in range(5))

@@ -28,6 +28,7 @@ __all__ = ["COINS", "coin_bounds", "flip"]
 COINS = 1000
 FEWEST = 50
 CONFIDENCE = 0.95
+TRAINING = ("scaling", "preset", "model_params", "train_params")  # as the releases of the audit
 FUNCTION = "edgeveil.audits.coins:flip"
 
 
@@ -72,7 +73,7 @@ def flip(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, An
         found = verify_through(
             graphs[config["dataset"]], config["defence"], epsilon=config["epsilon"], model=config["model"],
             attack_name=None, canaries=config["coins"], guesses=config["guesses"], confidence=CONFIDENCE,
-            seed=config["seed"], params=config["params"],
+            seed=config["seed"], params=config["params"], training=config["training"],
         )  # fmt: skip
     except EdgeveilError as error:
         return {"details": {"failed": str(error)}}
@@ -88,6 +89,7 @@ def _task(plan: AuditPlan, graphs: Mapping[str, Graph], row: Mapping[str, Any], 
     config = plain({
         "dataset": name, "defence": row["defence"], "epsilon": row["epsilon"], "model": plan.model, "coins": coins,
         "guesses": int(share * coins), "seed": plan.seed, "params": {k: dict(v) for k, v in plan.params.items()},
+        "training": {name: getattr(plan, name) for name in TRAINING},
     })  # fmt: skip
     prints = {name: graphs[name].fingerprint}
     return Task(content_id(config, prints, run_digest(config)), config, needs=(name,))

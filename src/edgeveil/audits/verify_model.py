@@ -42,15 +42,21 @@ def verify_through(
     confidence: float = 0.99,
     seed: int = 0,
     params: Mapping[str, Mapping[str, Any]] | None = None,
+    training: Mapping[str, Any] | None = None,
 ) -> Verification:
     """Bound epsilon from attack scores on coin-inserted pairs; the top and bottom `guesses`/2 scores are guessed.
 
     Without an `attack_name` the strongest attack that fits the release guesses. `guesses` defaults to a quarter of the
-    canaries and is fixed before the model is trained. `params` sets parameters by the name of the defence or attack.
+    canaries and is fixed before the model is trained. `params` sets parameters by the name of the defence or attack,
+    `training` fields of an `AuditPlan` that the release is trained by (scaling, preset, model_params, train_params).
     """
     planted = plant(graph, canaries, stream(seed, "canaries"))
     limit = canaries // 4 if guesses is None else guesses
-    found = _measure(planted.graph, planted.pairs, defence, epsilon, model, attack_name, seed, params or {})
+    plan = AuditPlan(
+        defences=(defence,), epsilons=() if epsilon is None else (epsilon,), model=model, params=params or {},
+        **(training or {}),
+    )  # fmt: skip
+    found = _measure(plan, planted.graph, planted.pairs, attack_name, seed)
     assert found.release is not None
     claim, result = found.release.guarantee, found.attacked[0].result
     run = audit_scores(
@@ -63,13 +69,10 @@ def verify_through(
     return Verification(defence, claimed, confidence, (finding,), claim.delta)
 
 
-def _measure(
-    graph: Graph, pairs: NDArray[np.int64], defence: str, epsilon: float | None, model: str, attack: str | None,
-    seed: int, params: Mapping[str, Mapping[str, Any]],
-) -> Measured:  # fmt: skip
-    plan = AuditPlan(defences=(defence,), epsilons=() if epsilon is None else (epsilon,), model=model, params=params)
+def _measure(plan: AuditPlan, graph: Graph, pairs: NDArray[np.int64], attack: str | None, seed: int) -> Measured:
     graphs = graphs_of(graph, None)
-    config = plan.config(graphs, defence, epsilon, derive(seed, "through"))
+    epsilon = plan.epsilons[0] if plan.epsilons else None
+    config = plan.config(graphs, plan.defences[0], epsilon, derive(seed, "through"))
     trained = measure(config.model_copy(update={"attacks": (), "details": False}), graphs)
     assert trained.release is not None
     coins = rank(pairs[0], pairs[1], graph.num_nodes)

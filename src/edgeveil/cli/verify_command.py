@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.cli.common import Json, load_graph, write_json_lines
+from edgeveil.cli.common import Json, ScalingName, load_graph, write_json_lines
 from edgeveil.cli.method_options import SetOption, settings
 from edgeveil.cli.progress import ShareProgress
 from edgeveil.errors import UsageError
@@ -47,6 +47,7 @@ def verify(
         typer.Option(help="Plant pairs in this graph too (name or file); with --through and gp-*: cora-twin if unset."),
     ] = None,
     attack: Annotated[str, typer.Option(help="Attack for --through.")] = "linkteller",
+    scaling: ScalingName = "auto",
     set_: SetOption = None,
     json_file: Json = None,
 ) -> None:
@@ -62,14 +63,18 @@ def verify(
     if through is not None:
         from edgeveil.audits.verify_model import verify_through
         from edgeveil.defences.defence import DEFENCES
+        from edgeveil.graph.scaling import check_scaling
 
         unit = DEFENCES.get(defence).unit
         certain: dict[str, object] = {}
         result = verify_through(
             load_graph(graph or TWIN), defence, epsilon=epsilon, model=through, attack_name=attack,
             canaries=canaries or 400, guesses=guesses, confidence=confidence, seed=seed, params=params,
+            training={"scaling": check_scaling(scaling)},
         )  # fmt: skip
     else:
+        if scaling != "auto":
+            raise UsageError("--scaling belongs to --through; the noise stage reads no features")
         if guesses is not None:
             raise UsageError("--guesses belongs to --through; otherwise the guesses are chosen on half of the coins")
         result, unit, certain = _noise(

@@ -53,11 +53,11 @@ class TimeLimit:
 
     def expected(self, config: Mapping[str, Any]) -> float:
         """Seconds that a task will take."""
-        return self._took.get(_kind(config), statistics.median(self._took.values()) if self._took else 0.0)
+        return _seen(self._took, config)
 
     def admits(self, task: Task) -> bool:
         """Whether a task that a free worker would start now can end in time; an admitted one has its reserve."""
-        again = self._again.get(_kind(task.config), 0.0) if self._reserve else 0.0
+        again = _seen(self._again, task.config) if self._reserve else 0.0
         fits = SLACK * (self.expected(task.config) + (self._promised + again) / self._workers) < self.left()
         self._promised += again if fits else 0.0
         return fits
@@ -65,6 +65,10 @@ class TimeLimit:
     def keep(self, seconds: float) -> None:
         """Set some processor seconds aside for later."""
         self._promised += seconds
+
+
+def _seen(known: Mapping[Any, float], config: Mapping[str, Any]) -> float:
+    return known.get(_kind(config), statistics.median(known.values()) if known else 0.0)
 
 
 def _kind(config: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """Graphs larger than memory: time, processor time and resident memory of every stage as the edges grow.
 
-    python benchmarks/run.py scale [--sizes=1e6,1e7] [--engines=duckdb,spark:local[2]] [--memory=1GB] [--folder=DIR]
+    python benchmarks/run.py scale [--sizes=1e6,1e7] [--engines=duckdb,spark:local[2],ray] [--memory=1GB] [--folder=DIR]
 
 Heavy-tailed graphs with n = E/10 nodes, 16 features and 8 classes (`HeavyTailed`), every size in a process of its own
 that runs the stages of an LPGNet-1 release and of an attack's preparation one after the other. Peak memory is the
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
+KEPT = Path(__file__).parent / "scale.jsonl"
 EPOCHS = 2
 
 
@@ -146,6 +147,109 @@ def run_size(edges: int, engine: str, memory: str, folder: Path, release: bool) 
     shutil.rmtree(work, ignore_errors=True)
 
 
+def run_ray(edges: int, folder: Path) -> None:
+    """The two heaviest queries written for Ray Data, which has no SQL: tried against Spark before one was chosen."""
+    import os
+
+    import pyarrow as pa
+    import ray
+    import ray.data
+
+    from edgeveil.graph.stored.graph_in_files import open_graph
+
+    log = Stages(edges=edges, nodes=edges // 10, engine="ray:2")
+    files = folder / f"graph-{edges}"
+    with log.stage("open"):
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+    classes = 8
+
+    def simple(table: Any) -> Any:
+        u, v = (table.column(name).to_numpy() for name in ("source", "target"))
+        low, high = np.minimum(u, v), np.maximum(u, v)
+        keep = low != high
+        return pa.table({"u": low[keep], "v": high[keep]})
+
+    def cells(table: Any) -> Any:
+        u, v = (table.column(name).to_numpy() for name in ("u", "v"))
+        return pa.table({"cell": np.concatenate([u * classes + v % classes, v * classes + u % classes])})
+
+    with log.stage("symmetrise, de-duplicate"):
+        pairs = ray.data.read_parquet(str(files / "edges")).map_batches(simple, batch_format="pyarrow")
+        distinct = pairs.groupby(["u", "v"]).count().materialize()
+    with log.stage("cluster counts") as more:
+        counted = distinct.map_batches(cells, batch_format="pyarrow").groupby("cell").count()
+        total = counted.sum("count()")
+        more["counted"] = int(total)
+    with open_graph(files / "edges", files / "nodes.parquet", files / "labels.parquet", threads=2) as graph:
+        assert total == 2 * graph.num_edges
+    with log.stage("end") as more:
+        import psutil
+
+        children = psutil.Process(os.getpid()).children(recursive=True)
+        more["workers_gb"] = sum(child.memory_info().rss for child in children) / 1e9
+    ray.shutdown()
+
+
+def bandwidth() -> float:
+    """Bytes per processor second that one thread copies (read and written), from a copy far larger than any cache."""
+    a, b = np.ones(1 << 27, np.float32), np.empty(1 << 27, np.float32)
+    best = 0.0
+    for _ in range(3):
+        started = time.process_time()
+        np.copyto(b, a)
+        best = max(best, 2 * a.nbytes / (time.process_time() - started))
+    return best
+
+
+def run_training(edges: int) -> None:
+    """A full-batch epoch of a GCN beside the memory that it must move, and what mini-batches cost."""
+    import torch
+
+    from edgeveil.defences.stored.sampled_gnn import fit_on_samples
+    from edgeveil.graph.splits import apply_split
+    from edgeveil.graph.stored.graph_in_files import open_graph
+    from edgeveil.graph.stored.heavy_tailed import HeavyTailed
+    from edgeveil.models import ModelSpec, Structure, TrainSpec, build, fit
+    from edgeveil.models.assemble import predict_logits
+
+    torch.set_num_threads(1)
+    folder = Path(tempfile.mkdtemp(prefix="edgeveil-training-"))
+    files = HeavyTailed(nodes=edges // 5, edges=edges, signal=0.25).write(folder)
+    log, hidden = Stages(edges=edges, nodes=edges // 5, engine="training"), 16
+    with open_graph(*files, threads=2) as stored:
+        stored = stored.with_nodes(apply_split(stored.nodes, "50:25:25", 0))
+        graph = stored.to_graph()
+        spec, train = ModelSpec(name="gcn", hidden=hidden, layers=2), TrainSpec(epochs=40)
+        x = (graph.x - graph.x.mean(axis=0)) / graph.x.std(axis=0)
+        structure, stamps = Structure(graph.adjacency), []
+        model = build(spec, x.shape[1], graph.num_classes, seed=0)
+        with log.stage("full batch") as more:
+            fit(
+                model, x, structure, graph.y, graph.train_mask, None, train, seed=0, num_threads=1,
+                progress=lambda *_: stamps.append(time.process_time()),
+            )  # fmt: skip
+            test = np.flatnonzero(graph.test_mask)
+            more["accuracy"] = float((predict_logits(model, x, structure).argmax(1)[test] == graph.y[test]).mean())
+        epoch = float(np.diff(stamps).min())
+        # Two layers, forward and backward: every entry of A + I reads its column number, its weight and a row of the
+        # other matrix; every row is written once.
+        entries = 2 * graph.num_edges + graph.num_nodes
+        widths = (hidden, graph.num_classes)
+        moved = sum(2 * (entries * (8 + 4 * width) + 4 * width * graph.num_nodes) for width in widths)
+        speed = bandwidth()
+        with log.stage("share of memory") as more:
+            more |= {"epoch_cpu_s": epoch, "bytes": moved, "copy_bytes_per_s": speed, "share": moved / speed / epoch}
+        for batch in (100, 500):
+            with log.stage(f"mini-batches of {batch} nodes") as more:
+                made = fit_on_samples(stored, spec, TrainSpec(epochs=5), batch=batch, rounds=16, seed=0)
+                near = stored.neighbourhood(np.flatnonzero(graph.train_mask)[:batch], 2)
+                answers = predict_logits(made.model, made.scaler.apply(graph.x), structure).argmax(1)
+                more["accuracy"] = float((answers[test] == graph.y[test]).mean())
+                more["nodes_in_memory"] = len(near.nodes)
+    shutil.rmtree(folder)
+
+
 def otherwise(kind: str, edges: int) -> None:
     """What one would do without: load all edges into networkx, or into tensors for one training step of PyG's GCN."""
     log = Stages(edges=edges, nodes=edges // 10, engine=kind)
@@ -199,6 +303,7 @@ def collect(options: argparse.Namespace) -> list[dict[str, Any]]:
         ("size", e, engine) for e in sizes for engine in options.engines.split(",") if engine == "duckdb" or e <= 10**7
     ]
     jobs += [("otherwise", min(sizes[0], 10**6), kind) for kind in ("networkx", "pyg")]
+    jobs += [("training", min(sizes[0], 10**6), "gcn")]
     for kind, edges, what in jobs:
         words = [
             sys.executable,
@@ -221,6 +326,14 @@ def collect(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def keep(rows: list[dict[str, Any]]) -> None:
+    """Put the rows into scale.jsonl in the place of earlier ones of the same size, engine and stage."""
+    known = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
+    merged = {(row["engine"], row["edges"], row["stage"]): row for row in [*known, *rows]}
+    ordered = sorted(merged.values(), key=lambda row: (row["engine"], row["edges"]))
+    KEPT.write_text("".join(json.dumps(row) + "\n" for row in ordered))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", default="1e6,1e7")
@@ -233,8 +346,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.one:
         kind, edges, what = options.one.split(",", 2)
-        if kind == "size":
+        if kind == "size" and what.startswith("ray"):
+            run_ray(int(edges), Path(options.folder))
+        elif kind == "size":
             run_size(int(edges), what, options.memory, Path(options.folder), what == "duckdb")
+        elif kind == "training":
+            run_training(int(edges))
         else:
             otherwise(what, int(edges))
         return
@@ -248,10 +365,12 @@ def main() -> None:
     print(f"peak resident memory {peak:.2f} GB (wanted < 3)")
     for row in rows:
         if "bytes_per_edge" in row:
-            row["dies_at_edges"] = options.dies * 1e9 / row["bytes_per_edge"]
+            row["memory_gb"], row["dies_at_edges"] = options.dies, options.dies * 1e9 / row["bytes_per_edge"]
             print(
                 f"{row['engine']}: {row['bytes_per_edge']:.0f} bytes an edge, {options.dies:g} GB end at {row['dies_at_edges']:.1e} edges"
             )
+    if not options.quick:
+        keep(rows)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "scale.json").write_text(
         json.dumps({"rows": rows, "exponents": slopes, "memory": options.memory}, indent=1)

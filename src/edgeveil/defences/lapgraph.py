@@ -90,7 +90,7 @@ class LapGraph(EdgeMechanism):
         kept = keep_top(len(edges), total - len(edges), min(max(count, 0), total), cells)
         false = sample_non_edges(graph.num_nodes, edges, kept.zeros, cells.uniform)
         builder = UpperBuilder(graph.num_nodes)
-        builder.add(np.sort(np.concatenate([edges[kept.ones], false])))
+        builder.add(np.sort(np.concatenate([edges[kept.ones], false]), kind="stable"))  # merges two sorted runs
         return graph.with_upper(*builder.finish())
 
     def noisy_chunks(self, graph: StoredGraph, seed: int | None, scratch: Path) -> Iterator[NDArray[np.int64]]:

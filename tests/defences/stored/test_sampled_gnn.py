@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from edgeveil.attacks.run_attack import attack
-from edgeveil.audits.stored_audit import sampled_graph
 from edgeveil.defences.stored.sampled_gnn import SampledGNN, fit_on_samples, part_adjacency
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
@@ -73,12 +72,12 @@ def test_without_true_degrees_the_answers_differ(stored: StoredGraph) -> None:
         part_adjacency(near.graph, near.graph.degrees - 1)
 
 
-def test_a_gnn_learns_from_samples(stored: StoredGraph) -> None:
-    spec, train = ModelSpec(name="gcn", hidden=8, layers=2), TrainSpec(epochs=30)
-    made = fit_on_samples(stored, spec, train, sampled_graph, size=600, seed=0, rounds=3)
+def test_a_gnn_learns_from_mini_batches(stored: StoredGraph) -> None:
+    spec, train = ModelSpec(name="gcn", hidden=8, layers=2), TrainSpec(epochs=10)
+    made = fit_on_samples(stored, spec, train, batch=200, rounds=6, seed=0)
     y, masks = stored.nodes.y, stored.nodes.masks
     assert y is not None and masks is not None
     test = np.flatnonzero(masks.test)[:100]
     at, release = made.around(stored, test)
-    assert (release.predict(nodes=at).argmax(axis=1) == y[test]).mean() > 0.6
+    assert (release.predict(nodes=at).argmax(axis=1) == y[test]).mean() > 0.75
     assert release.contains_private_graph and release.guarantee.status == "none"

@@ -1,4 +1,4 @@
-"""A GNN on a graph that stays in files: trained on samples of it, asked about a few nodes through their neighbourhoods.
+"""A GNN on a graph that stays in files: trained on batches of it, asked about a few nodes through their neighbourhoods.
 
 The outputs of k layers at some nodes depend on the features within k hops of them and on the degrees there, on nothing
 else. `part_adjacency` keeps exactly that: the edges among the nodes of a part, and for every node with edges out of it
@@ -8,7 +8,6 @@ degrees, so that every normalisation is that of the whole graph, wherever the mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import Scaling
-from edgeveil.graph.stored.graph_in_files import StoredGraph
+from edgeveil.graph.stored.graph_in_files import Neighbourhood, StoredGraph
 from edgeveil.models.assemble import build
 from edgeveil.models.network import Model
 from edgeveil.models.settings import TrainSpec
@@ -29,13 +28,12 @@ from edgeveil.models.train import fit
 from edgeveil.privacy.guarantee import Guarantee
 from edgeveil.release.predictors import GraphPredictor
 from edgeveil.release.release import Release
-from edgeveil.seeds import derive
+from edgeveil.seeds import derive, stream
 
-__all__ = ["SampledGNN", "Sampler", "fit_on_samples", "part_adjacency"]
+__all__ = ["SampledGNN", "fit_on_samples", "part_adjacency"]
 
 Int = NDArray[np.int64]
-Sampler = Callable[[StoredGraph, int, int], tuple[Int, Graph]]
-"""(graph, number of nodes, seed) -> the nodes, and the graph among them."""
+FITTED = 20_000  # training rows that the scaling is learnt from
 UNPROTECTED = "Trained on private edges without noise, and every answer reads them"
 
 
@@ -52,9 +50,7 @@ class SampledGNN:
 
         For attacks by the owner: it holds private edges. Its answers are those of the whole graph for `nodes` only.
         """
-        near = graph.neighbourhood(nodes, self.spec.layers)
-        matrix = self.scaler.apply(_rows(graph, near.nodes)).toarray()
-        matrix = np.concatenate([matrix, np.zeros((1, matrix.shape[1]))])
+        near, matrix = _near(graph, nodes, self.spec.layers, self.scaler)
         predictor = GraphPredictor(self.spec, self.model, part_adjacency(near.graph, near.degrees))
         release = Release(
             defence="none", guarantee=Guarantee(status="none", reason=UNPROTECTED), predictor=predictor,
@@ -62,6 +58,13 @@ class SampledGNN:
             scaling=self.scaler.kind, contains_private_graph=True,
         )  # fmt: skip
         return np.searchsorted(near.nodes, np.asarray(nodes, np.int64)), release
+
+
+def _near(graph: StoredGraph, nodes: Int, hops: int, scaler: Scaling) -> tuple[Neighbourhood, NDArray[np.float64]]:
+    """A neighbourhood and its features, with a row of zeros for the last node of `part_adjacency`."""
+    near = graph.neighbourhood(nodes, hops)
+    rows = scaler.apply(_rows(graph, near.nodes)).toarray()
+    return near, np.concatenate([rows, np.zeros((1, rows.shape[1]))])
 
 
 def part_adjacency(part: Graph, degrees: Int) -> sp.csr_matrix:
@@ -75,31 +78,30 @@ def part_adjacency(part: Graph, degrees: Int) -> sp.csr_matrix:
 
 
 def fit_on_samples(
-    graph: StoredGraph, spec: ModelSpec, train: TrainSpec, sample: Sampler, *, size: int, seed: int, rounds: int = 1
+    graph: StoredGraph, spec: ModelSpec, train: TrainSpec, *, batch: int = 500, rounds: int = 20, seed: int
 ) -> SampledGNN:
-    """Train on `rounds` samples of `size` nodes, one after the other, each with the true degrees of its nodes.
+    """Train in mini-batches: `rounds` times, `train.epochs` steps on a fresh draw of `batch` training nodes.
 
-    Training reads one sample at a time: memory is that of `size` nodes. What is lost are the edges that leave a sample.
+    A batch comes with all that lies within as many hops as the model has layers, and with true degrees, so that its
+    gradient is that of the whole graph for these nodes; memory is that of their neighbourhoods.
     """
+    y, masks = graph.nodes.y, graph.nodes.masks
+    if y is None or masks is None or not (masks.train & (y >= 0)).any():
+        raise InputError(f"{graph.name} needs labelled training nodes: --labels, and a split")
+    everyone = np.flatnonzero(masks.train & (y >= 0))
+    fitted = np.sort(stream(seed, "scaling").permutation(everyone)[:FITTED])
+    scaler = Scaling.fit("auto", _rows(graph, fitted))
     model: Model | None = None
-    scaler: Scaling | None = None
     for turn in range(rounds):
-        nodes, part = sample(graph, size, derive(seed, "sample", turn))
-        if part.y is None or part.masks is None or not part.masks.train.any():
-            raise InputError(f"a sample of {size} nodes holds no training node; take a larger one, or give a split")
-        degrees = graph.degrees_of(nodes)
-        scaler = scaler or Scaling.fit("auto", part.x, rows=part.masks.train)
-        x = np.concatenate([scaler.apply(part.x).toarray(), np.zeros((1, part.num_features))])
-        model = model or build(spec, x.shape[1], part.num_classes, seed=derive(seed, "model"))
-        val = part.masks.val if part.masks.val.any() else None
-        masks = (None if mask is None else np.append(mask & (part.y >= 0), False) for mask in (part.masks.train, val))
-        learn, judge = masks
-        assert learn is not None
-        fit(
-            model, x, Structure(part_adjacency(part, degrees)), np.append(part.y, 0), learn, judge,
-            train if judge is not None else train.without_validation(), seed=derive(seed, "training", turn),
-        )  # fmt: skip
-    assert model is not None and scaler is not None
+        drawn = np.sort(stream(seed, "batch", turn).permutation(everyone)[:batch])
+        near, x = _near(graph, drawn, spec.layers, scaler)
+        model = model or build(spec, x.shape[1], graph.nodes.num_classes, seed=derive(seed, "model"))
+        at, labels = np.searchsorted(near.nodes, drawn), np.zeros(len(x), np.int64)
+        mask = np.zeros(len(x), bool)
+        mask[at], labels[at] = True, y[drawn]
+        structure, steps = Structure(part_adjacency(near.graph, near.degrees)), train.without_validation()
+        fit(model, x, structure, labels, mask, None, steps, seed=derive(seed, "fit", turn))
+    assert model is not None
     return SampledGNN(spec, model.eval(), scaler)
 
 

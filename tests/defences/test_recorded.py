@@ -121,6 +121,15 @@ def test_a_renewal_pays_for_the_weights_unless_the_ledger_knows_them(graph: ev.G
     assert made.guarantee.epsilon == 1.5
 
 
+def test_a_tenant_pays_for_weights_that_only_another_has_paid_for(graph: ev.Graph, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    release = ev.defend(graph, "lapgraph", epsilon=1.0, ledger=path, tenant="a")
+    renew(release, graph, epsilon=0.5, ledger=path, tenant="b")
+    renew(release, graph, epsilon=0.5, ledger=path, tenant="a")
+    with open_ledger(path) as ledger:
+        assert [c["amount"] for c in ledger.charges()] == [to_units(e) for e in (1.0, 1.5, 0.5)]
+
+
 def test_the_plan_is_what_a_release_states(graph: ev.Graph) -> None:
     for name in ("none", "mlp", "edgerand", "lapgraph", "lpgnet-1", "gp-sound", "gp-t", "rr"):
         takes = "epsilon" in DEFENCES.get(name).__dataclass_fields__  # type: ignore[attr-defined]

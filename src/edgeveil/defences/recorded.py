@@ -92,7 +92,10 @@ def renew_recorded(
     edge_set: str | None,
     tenant: str,
 ) -> Release:
-    """Charge a renewal for the new statistic alone if the ledger knows the release it starts from, else for all."""
+    """Charge a renewal for the new statistic alone if the tenant has paid for the release it starts from, else for all.
+
+    Its weights tell of the old edges too, so whoever was not told of them yet pays for both.
+    """
     from edgeveil.privacy.ledger import require_extra
 
     require_extra("recording in a ledger")
@@ -102,7 +105,7 @@ def renew_recorded(
     what = f"renew {release.defence}"
     with recording(ledger, [graph], edge_set=edge_set, tenant=tenant) as recorder:
         sealed = recorder.ledger.key.seal(release_identity(release))
-        known = recorder.ledger.of_product(sealed)
+        known = recorder.ledger.of_product(sealed, tenant)
         base = cost_of(release.guarantee)
         before = Cost() if known is None else base
         delta = base.delta - before.delta + _delta(release.params.get("delta"))

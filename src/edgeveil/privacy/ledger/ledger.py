@@ -309,11 +309,12 @@ class Ledger:
             )
             return [dict(row._mapping) for row in rows]
 
-    def of_product(self, product: str) -> Spend | None:
-        """The charge that made a release, if it was made under this ledger."""
-        statement = "SELECT id, amount, edge_set, status, delta, unbounded FROM charges WHERE product = :p ORDER BY at"
+    def of_product(self, product: str, tenant: str | None = None) -> Spend | None:
+        """The charge that made a release (for one tenant, if named), if it was made under this ledger."""
+        statement = "SELECT id, amount, edge_set, status, delta, unbounded FROM charges WHERE product = :p"
+        own = "" if tenant is None else " AND tenant = :t"
         with self.database.read() as connection:
-            row = connection.execute(text(statement), {"p": product}).first()
+            row = connection.execute(text(f"{statement}{own} ORDER BY at"), {"p": product, "t": tenant}).first()
         return None if row is None else _found(row)
 
     def head(self) -> chain.Head:

@@ -24,7 +24,17 @@ from zoo import toy
 
 MARKS = dict.fromkeys(("audit", "advise", "sweep", "verify", "guard"), pytest.mark.slow)
 MARKS |= dict.fromkeys(("data fetch", "data check"), pytest.mark.data)
-PLAN = 'datasets = ["cora-twin"]\ndefences = ["none"]\nruns = 1\n'
+PLAN = """name = "tiny"
+seeds = 1
+
+[[grid]]
+dataset = ["cora-twin"]
+defence = ["mlp"]
+
+[[grid.attack]]
+name = "lsa2-attr"
+protocol = "sampled"
+"""
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -17,7 +17,7 @@ from edgeveil.errors import UsageError
 if TYPE_CHECKING:
     from edgeveil.privacy.verify import Verification
 
-EXAMPLE = """Example: edgeveil verify edgerand --epsilon 4
+EXAMPLE = """Example: edgeveil verify edgerand --epsilon 4 --quick
 
 Through a trained model: edgeveil verify lapgraph --epsilon 4 --through gcn --graph cora-twin"""
 TWIN = "cora-twin"

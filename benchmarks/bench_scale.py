@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -34,6 +35,20 @@ EPOCHS = 2
 def resident() -> float:
     """Peak resident memory of this process so far, in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def java_seconds(pid: int) -> float:
+    """Processor seconds of Spark's Java process so far."""
+    total = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            continue
+        if name == "java" and pid in _parents(stat.parent.name):
+            user, system = rest.split()[11:13]
+            total += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return total
 
 
 def java_resident(pid: int) -> float:
@@ -70,21 +85,18 @@ class Stages:
     @contextmanager
     def stage(self, name: str) -> Iterator[dict[str, Any]]:
         """Time one stage."""
-        import os
-
         more: dict[str, Any] = {}
-        wall, own = time.perf_counter(), os.times()
+        spark = str(self.facts.get("engine", "")).startswith("spark")
+        wall, own, java = time.perf_counter(), os.times(), java_seconds(os.getpid()) if spark else 0.0
         yield more
         now = os.times()
-        cpu = sum(now[:4]) - sum(own[:4])
+        cpu = sum(now[:4]) - sum(own[:4]) + (java_seconds(os.getpid()) - java if spark else 0.0)
         row = {"stage": name, "wall_s": time.perf_counter() - wall, "cpu_s": cpu, "peak_gb": resident(), **more}
         print(json.dumps({**self.facts, **row}), flush=True)
 
 
 def run_size(edges: int, engine: str, memory: str, folder: Path, release: bool) -> None:
     """All stages of one size on one engine; the files are made if they are not there."""
-    import os
-
     from edgeveil.defences.stored.defend_stored import defend_stored
     from edgeveil.graph.splits import apply_split
     from edgeveil.graph.stored.graph_in_files import open_graph
@@ -149,8 +161,6 @@ def run_size(edges: int, engine: str, memory: str, folder: Path, release: bool) 
 
 def run_ray(edges: int, folder: Path) -> None:
     """The two heaviest queries written for Ray Data, which has no SQL: tried against Spark before one was chosen."""
-    import os
-
     import pyarrow as pa
     import ray
     import ray.data

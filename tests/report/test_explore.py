@@ -27,6 +27,8 @@ from edgeveil.report.page import render, write_report
 def data(audit: AuditData) -> AuditData:  # noqa: F811
     """Five releases in the sweet spot: two that leak equally, one of unknown noise, one refuted defence beside them."""
     audit.rows = [one | {"n_edges": 400} for one in audit.rows]
+    audit.settings["command"] = "edgeveil audit --edges payments.csv " + "--defence lapgraph " * 12
+    audit.settings["source"] = "--edges payments.csv " * 12
     audit.rows += [row("lpgnet-2", 1.0, 0.66, 0.12, "lsa2-attr", n_edges=400), row("veil-counts", 2.0, 0.74, 0.3, n_edges=400),
                    row("veil-rr", 4.0, 0.735, 0.31, n_edges=400), row("edgerand", 6.0, 0.77, 0.5, n_edges=400)]  # fmt: skip
     audit.gains += [gain("lpgnet-2", 1.0, 0.06, 0.02), gain("veil-counts", 2.0, 0.14, 0.02), gain("veil-rr", 4.0, 0.13, 0.02),

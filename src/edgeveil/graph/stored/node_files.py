@@ -114,6 +114,12 @@ def _column(place: Place, name: str) -> Any:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
+def _coded(place: Place, name: str) -> tuple[NDArray[Any], list[str]]:
+    """A column of few different values: the number of each row's value, and the values as text (missing ones empty)."""
+    coded = _column(place, name).dictionary_encode(null_encoding="encode")
+    return coded.indices.to_numpy(zero_copy_only=False), coded.dictionary.cast(pa.string()).fill_null("").to_pylist()
+
+
 def _read_ids(place: Place, key: str) -> _Ids:
     column = _column(place, key)
     if column.null_count:
@@ -146,6 +152,8 @@ def _as_text(ids: _Ids) -> NDArray[Any]:
 
 
 def _check_distinct(ids: _Ids, where: str) -> None:
+    if ids.whole and bool((np.diff(ids.values) > 0).all()):
+        return
     values = pa.array(ids.values) if ids.whole else ids.values
     if len(pc.unique(values)) == len(ids):
         return
@@ -167,21 +175,21 @@ def _labels(
     if chosen is None or chosen not in names:
         raise GraphError(f"{place.name} has no label column {chosen or ''!r}; it has {', '.join(names)}")
     at = _places(ids, _read_ids(place, key), place)
-    coded = _column(place, chosen).cast(pa.string()).fill_null("").dictionary_encode()
-    numbers, count, titles = to_classes(coded.dictionary.to_pylist(), Path(place.name))
+    codes, words = _coded(place, chosen)
+    numbers, count, titles = to_classes(words, Path(place.name))
     y = np.full(len(ids), -1, np.int64)
-    y[at] = numbers[coded.indices.to_numpy(zero_copy_only=False)]
+    y[at] = numbers[codes]
     part = next((n for n in names if n.lower() == SPLIT), None)
     return y, count, titles, None if part is None else _split(place, part, at, len(ids))
 
 
 def _split(place: Place, column: str, at: NDArray[np.int64], n: int) -> dict[str, Any]:
-    coded = _column(place, column).cast(pa.string()).fill_null("").dictionary_encode()
-    words = [str(word).strip().lower() for word in coded.dictionary.to_pylist()]
+    codes, found = _coded(place, column)
+    words = [word.strip().lower() for word in found]
     odd = next((word for word in words if word not in PARTS), None)
     if odd is not None:
         raise GraphError(f"{place.name}: split {odd!r} is none of train, val, test (or empty)")
-    codes, masks = coded.indices.to_numpy(zero_copy_only=False), {}
+    masks = {}
     for part in ("train", "val", "test"):
         mask = np.zeros(n, bool)
         mask[at] = np.array([PARTS[word] == part for word in words])[codes]

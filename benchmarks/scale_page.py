@@ -33,12 +33,24 @@ def table(rows: Rows) -> list[str]:
     ]
     for stage in dict.fromkeys(row["stage"] for row in mine):
         found = {row["edges"]: row for row in mine if row["stage"] == stage}
-        cells = [f"{found[s]['cpu_s']:.1f} s ({found[s]['wall_s']:.0f} s)" if s in found else "–" for s in sizes]
+        cells = [_seconds(found.get(size)) for size in sizes]
         slope, later = _slope(found)
         lines.append(f"| {stage} | {' | '.join(cells)} | {slope} | {later} |")
+    sums = {size: {"cpu_s": sum(row["cpu_s"] for row in mine if row["edges"] == size)} for size in sizes}
+    slope, later = _slope(sums)
+    totals = " | ".join(f"{sums[size]['cpu_s']:.1f} s" for size in sizes)
+    lines.append(f"| all of it | {totals} | {slope} | {later} |")
     peaks = [max(row["peak_gb"] for row in mine if row["edges"] == size) for size in sizes]
     lines.append("| peak resident memory | " + " | ".join(f"{peak:.2f} GB" for peak in peaks) + " | | |")
     return lines
+
+
+def _seconds(row: dict[str, Any] | None) -> str:
+    """Processor seconds, and wall seconds where the run was not paused."""
+    if row is None:
+        return "–"
+    wall = "" if row["wall_s"] is None else f" ({row['wall_s']:.1f} s)"
+    return f"{row['cpu_s']:.1f} s{wall}"
 
 
 def _slope(found: dict[int, dict[str, Any]]) -> tuple[str, str]:
@@ -65,7 +77,7 @@ def engines(rows: Rows) -> list[str]:
 
 
 def _cpu(row: dict[str, Any]) -> str:
-    return f"{row['cpu_s']:.1f}" if row["engine"] == "duckdb" else "in other processes"
+    return "in other processes" if row["engine"].startswith("ray") else f"{row['cpu_s']:.1f}"
 
 
 def others(rows: Rows) -> list[str]:

@@ -23,7 +23,7 @@ from edgeveil.runs.sweep import Progress, carry_on, stored
 from edgeveil.runs.tasks import Task
 from edgeveil.runs.time_limit import TimeLimit
 
-__all__ = ["COINS", "coin_bounds", "flip"]
+__all__ = ["COINS", "CONFIDENCE", "FEWEST", "coin_bounds", "flip", "guessed_share"]
 
 COINS = 1000
 FEWEST = 50
@@ -83,12 +83,17 @@ def flip(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, An
     )}  # fmt: skip
 
 
+def guessed_share(epsilon: float) -> float:
+    """How many of the coins are guessed, fixed before anything is seen: under a weak claim only the surest."""
+    return 0.9 if epsilon >= 6 else 0.6 if epsilon >= 3 else 0.3
+
+
 def _task(plan: AuditPlan, graphs: Mapping[str, Graph], row: Mapping[str, Any], coins: int) -> Task:
-    share = 0.9 if row["epsilon"] >= 6 else 0.6 if row["epsilon"] >= 3 else 0.3  # weak claims: only sure guesses
     name = next(iter(graphs))
     config = plain({
         "dataset": name, "defence": row["defence"], "epsilon": row["epsilon"], "model": plan.model, "coins": coins,
-        "guesses": int(share * coins), "seed": plan.seed, "params": {k: dict(v) for k, v in plan.params.items()},
+        "guesses": int(guessed_share(row["epsilon"]) * coins), "seed": plan.seed,
+        "params": {k: dict(v) for k, v in plan.params.items()},
         "training": {name: getattr(plan, name) for name in TRAINING},
     })  # fmt: skip
     prints = {name: graphs[name].fingerprint}

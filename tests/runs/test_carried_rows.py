@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +87,10 @@ def test_an_old_store_opens_and_its_vouched_rows_are_not_run_again(store: Path, 
 
 
 def test_an_old_resume_file_is_taken_over(tmp_path: Path, toy: Graph, vouched: None) -> None:
-    plan = {"defences": ["none", "mlp", "lapgraph"], "epsilons": [2.0], "attacks": ["linkteller", "lsa2-attr"]}
+    plan: dict[str, Any] = {
+        "defences": ["none", "mlp", "lapgraph"], "epsilons": [2.0], "attacks": ["linkteller", "lsa2-attr"],
+        "drawn": "nodes",
+    }  # fmt: skip
     keep = Path(shutil.copy(OLD / "cells.jsonl", tmp_path / "kept"))
     found = ev.audit(toy, nodes=40, keep=keep, **plan)
     assert {r.provenance.get("carried_over") for r in found.records} == {"an audit's resume file"}
@@ -96,6 +100,8 @@ def test_an_old_resume_file_is_taken_over(tmp_path: Path, toy: Graph, vouched: N
     assert found.verdict[0] == fresh.verdict[0]
     assert "rows without answers per node" in found.verdict[1], "old files cannot say how sure their figures are"
     found.write_exposed(tmp_path / "exposed.csv")
+    other = ev.audit(toy, nodes=40, keep=keep, **plan | {"drawn": "edges", "defences": ["mlp"]})
+    assert not any("carried_over" in r.provenance for r in other.records), "old files attacked nodes of equal chances"
     assert (tmp_path / "kept.old").is_file() and stat.S_IMODE(keep.stat().st_mode) == 0o600
 
 

@@ -26,7 +26,7 @@ OLD_NAME = ".cells.jsonl"
 ASIDE = ".old"
 _NAMED = ("model", "attacks", "nodes", "queries", "preset", "setting", "utility")  # what an old name was made of
 # what plans have had since: an old result knows none of it
-_SINCE = ("scaling", "split", "params", "model_params", "train_params", "shadow", "knows")
+_SINCE = ("scaling", "split", "params", "model_params", "train_params", "shadow", "knows", "drawn")
 
 
 @contextlib.contextmanager

@@ -117,12 +117,12 @@ class Page:
     """What the operator sees; every look waits for the answer to the last click, as a person does."""
 
     def __init__(self, driver: Any) -> None:
-        from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+        from selenium.common.exceptions import WebDriverException
         from selenium.webdriver.support.ui import WebDriverWait
 
         self.driver = driver
-        passing = (NoSuchElementException, StaleElementReferenceException)
-        self._wait = WebDriverWait(driver, 60, poll_frequency=0.05, ignored_exceptions=passing)
+        # absent, or replaced under one's eyes: Chromium has more than one name for the latter
+        self._wait = WebDriverWait(driver, 60, poll_frequency=0.05, ignored_exceptions=(WebDriverException,))
 
     def write(self, selector: str, text: str) -> None:
         self._wait.until(lambda d: d.find_element("css selector", selector)).send_keys(text)

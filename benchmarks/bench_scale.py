@@ -110,29 +110,14 @@ def run_size(edges: int, engine: str, memory: str, folder: Path, release: bool) 
             HeavyTailed(nodes=edges // 10, edges=edges).write(files)
     work = folder / f"work-{edges}-{engine.partition(':')[0]}"
     shutil.rmtree(work, ignore_errors=True)
-    started = log.stage("open")
-    with (
-        started,
-        open_graph(
-            files / "edges",
-            files / "nodes.parquet",
-            files / "labels.parquet",
-            work=work,
-            engine=engine,
-            memory=memory,
-            threads=2,
-        ) as graph,
-    ):
+
+    def opened() -> Any:
+        tables = files / "edges", files / "nodes.parquet", files / "labels.parquet"
+        return open_graph(*tables, work=work, engine=engine, memory=memory, threads=2)
+
+    with log.stage("open"), opened():
         pass
-    with open_graph(
-        files / "edges",
-        files / "nodes.parquet",
-        files / "labels.parquet",
-        work=work,
-        engine=engine,
-        memory=memory,
-        threads=2,
-    ) as graph:
+    with opened() as graph:
         graph = graph.with_nodes(apply_split(graph.nodes, "10:5:85", 0))
         with log.stage("symmetrise, de-duplicate"):
             graph.prepare()

@@ -5,8 +5,9 @@
 Heavy-tailed graphs with n = E/10 nodes, 16 features and 8 classes (`HeavyTailed`), every size in a process of its own
 that runs the stages of an LPGNet-1 release and of an attack's preparation one after the other. Peak memory is the
 largest resident set of that process (ru_maxrss), Spark's Java process counted on its own. The exponent is the slope of
-log time over log edges. What one would do otherwise (networkx; PyG's tensors and a GCN in memory) is measured at small
-sizes, and the size at which it exceeds the memory of `--dies` gigabytes follows from its measured bytes per edge.
+log time over log edges. What one would do otherwise (networkx; PyG's tensors and a GCN in memory) gets `--dies` gigabytes
+(RLIMIT_DATA) and twice as many edges every time until it dies. The share of memory bandwidth in training is measured on
+a graph of its own size, `--share` edges.
 """
 
 from __future__ import annotations
@@ -187,18 +188,56 @@ def run_ray(edges: int, folder: Path) -> None:
 
 
 def bandwidth() -> float:
-    """Bytes per processor second that one thread copies (read and written), from a copy far larger than any cache."""
-    a, b = np.ones(1 << 27, np.float32), np.empty(1 << 27, np.float32)
+    """Bytes per second that all threads copy together (read and written), from a copy far larger than any cache."""
+    import torch
+
+    a, b = torch.ones(1 << 27), torch.empty(1 << 27)
     best = 0.0
-    for _ in range(3):
-        started = time.process_time()
-        np.copyto(b, a)
-        best = max(best, 2 * a.nbytes / (time.process_time() - started))
+    for _ in range(4):
+        started = time.perf_counter()
+        b.copy_(a)
+        best = max(best, 2 * 4 * len(a) / (time.perf_counter() - started))
     return best
 
 
+def run_share(edges: int, threads: int = 2, hidden: int = 16) -> None:
+    """The shortest of a few full-batch epochs of a GCN beside the memory that it must move."""
+    import torch
+
+    from edgeveil.graph.graph import Graph
+    from edgeveil.graph.stored.heavy_tailed import HeavyTailed
+    from edgeveil.models import ModelSpec, Structure, TrainSpec, build, fit
+
+    torch.set_num_threads(threads)
+    made = HeavyTailed(nodes=edges // 5, edges=edges)
+    ends = np.concatenate([np.stack(block) for block in made.edge_blocks()], axis=1)
+    x = np.concatenate([block for _, block in made.feature_blocks()])
+    graph = Graph.from_edges(ends, x, made.labels(np.arange(made.nodes)), num_nodes=made.nodes)
+    structure, stamps = Structure(graph.adjacency), []
+    model = build(ModelSpec(name="gcn", hidden=hidden, layers=2), x.shape[1], graph.num_classes, seed=0)
+    log = Stages(edges=edges, nodes=made.nodes, engine="training", threads=threads)
+    with log.stage("share of memory") as more:
+        before = bandwidth()
+        fit(
+            model, x, structure, graph.y, np.ones(made.nodes, bool), None, TrainSpec(epochs=8), seed=0,
+            num_threads=threads, progress=lambda *_: stamps.append(time.perf_counter()),
+        )  # fmt: skip
+        epoch, speed = float(np.diff(stamps).min()), max(before, bandwidth())
+        moved = moved_bytes(graph, (hidden, graph.num_classes))
+        more |= {"epoch_s": epoch, "bytes": moved, "copy_bytes_per_s": speed, "share": moved / speed / epoch}
+
+
+def moved_bytes(graph: Any, widths: tuple[int, ...]) -> int:
+    """What two layers, forward and backward, must move at least.
+
+    Every entry of A + I reads its column number, its weight and a row of the other matrix; every row is written once.
+    """
+    entries = 2 * graph.num_edges + graph.num_nodes
+    return sum(2 * (entries * (8 + 4 * width) + 4 * width * graph.num_nodes) for width in widths)
+
+
 def run_training(edges: int) -> None:
-    """A full-batch epoch of a GCN beside the memory that it must move, and what mini-batches cost."""
+    """What mini-batches cost a GCN in accuracy."""
     import torch
 
     from edgeveil.defences.stored.sampled_gnn import fit_on_samples
@@ -211,30 +250,18 @@ def run_training(edges: int) -> None:
     torch.set_num_threads(1)
     folder = Path(tempfile.mkdtemp(prefix="edgeveil-training-"))
     files = HeavyTailed(nodes=edges // 5, edges=edges, signal=0.25).write(folder)
-    log, hidden = Stages(edges=edges, nodes=edges // 5, engine="training"), 16
+    log = Stages(edges=edges, nodes=edges // 5, engine="training")
     with open_graph(*files, threads=2) as stored:
         stored = stored.with_nodes(apply_split(stored.nodes, "50:25:25", 0))
         graph = stored.to_graph()
-        spec, train = ModelSpec(name="gcn", hidden=hidden, layers=2), TrainSpec(epochs=40)
+        spec, train = ModelSpec(name="gcn", hidden=16, layers=2), TrainSpec(epochs=40)
         x = (graph.x - graph.x.mean(axis=0)) / graph.x.std(axis=0)
-        structure, stamps = Structure(graph.adjacency), []
+        structure = Structure(graph.adjacency)
         model = build(spec, x.shape[1], graph.num_classes, seed=0)
         with log.stage("full batch") as more:
-            fit(
-                model, x, structure, graph.y, graph.train_mask, None, train, seed=0, num_threads=1,
-                progress=lambda *_: stamps.append(time.process_time()),
-            )  # fmt: skip
+            fit(model, x, structure, graph.y, graph.train_mask, None, train, seed=0, num_threads=1)
             test = np.flatnonzero(graph.test_mask)
             more["accuracy"] = float((predict_logits(model, x, structure).argmax(1)[test] == graph.y[test]).mean())
-        epoch = float(np.diff(stamps).min())
-        # Two layers, forward and backward: every entry of A + I reads its column number, its weight and a row of the
-        # other matrix; every row is written once.
-        entries = 2 * graph.num_edges + graph.num_nodes
-        widths = (hidden, graph.num_classes)
-        moved = sum(2 * (entries * (8 + 4 * width) + 4 * width * graph.num_nodes) for width in widths)
-        speed = bandwidth()
-        with log.stage("share of memory") as more:
-            more |= {"epoch_cpu_s": epoch, "bytes": moved, "copy_bytes_per_s": speed, "share": moved / speed / epoch}
         for batch in (100, 500):
             with log.stage(f"mini-batches of {batch} nodes") as more:
                 made = fit_on_samples(stored, spec, TrainSpec(epochs=5), batch=batch, rounds=16, seed=0)
@@ -245,8 +272,9 @@ def run_training(edges: int) -> None:
     shutil.rmtree(folder)
 
 
-def otherwise(kind: str, edges: int) -> None:
+def otherwise(kind: str, edges: int, limit: float) -> None:
     """What one would do without: load all edges into networkx, or into tensors for one training step of PyG's GCN."""
+    resource.setrlimit(resource.RLIMIT_DATA, (int(limit * 1e9), int(limit * 1e9)))
     log = Stages(edges=edges, nodes=edges // 10, engine=kind)
     from edgeveil.graph.stored.heavy_tailed import HeavyTailed
 
@@ -289,33 +317,69 @@ def exponents(rows: list[dict[str, Any]]) -> dict[str, float]:
     return out
 
 
+def run_job(
+    kind: str, edges: int, what: str, options: argparse.Namespace, folder: Path
+) -> tuple[list[dict[str, Any]], str]:
+    """One size of one way in a process of its own: its rows, and its last words if it failed."""
+    words = [sys.executable, __file__, f"--one={kind},{edges},{what}", f"--memory={options.memory}"]
+    words += [f"--folder={folder}", f"--dies={options.dies}"]
+    rows: list[dict[str, Any]] = []
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, text=True) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("{"):
+                rows.append(json.loads(line))
+                print(line, end="", flush=True)
+        if not process.wait():
+            return rows, ""
+        said.seek(0)
+        last = (said.read().strip().splitlines() or [f"exit {process.returncode}"])[-1][:200]
+    print(f"failed: {what} at {edges}: {last}", flush=True)
+    return rows, last
+
+
+def run_until_death(kind: str, edges: int, options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Twice as many edges every time, until the limit of memory ends it: the last size that ran, and the death."""
+    lived: list[dict[str, Any]] = []
+    while True:
+        rows, last = run_job("otherwise", edges, kind, options, folder)
+        if last:
+            died = any(word in last.lower() for word in ("memory", "bad_alloc"))
+            stage = {
+                "stage": "died" if died else "failed",
+                "wall_s": 0,
+                "cpu_s": 0,
+                "peak_gb": options.dies,
+                "said": last,
+            }
+            return [*lived[-1:], {"engine": kind, "edges": edges, "limit_gb": options.dies, **stage}]
+        lived, edges = rows, 2 * edges
+
+
 def collect(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Every size and way in a process of its own."""
     rows: list[dict[str, Any]] = []
     folder = Path(options.folder or tempfile.mkdtemp(prefix="edgeveil-scale-"))
     sizes = [int(float(size)) for size in options.sizes.split(",")]
+    first, engines = min(sizes[0], 10**6), options.engines.split(",")
     jobs = [
-        ("size", e, engine) for e in sizes for engine in options.engines.split(",") if engine == "duckdb" or e <= 10**7
+        ("size", e, engine) for engine in engines for e in sizes if engine == "duckdb" or e == min(sizes[-1], 10**7)
     ]
-    jobs += [("otherwise", min(sizes[0], 10**6), kind) for kind in ("networkx", "pyg")]
-    jobs += [("training", min(sizes[0], 10**6), "gcn")]
+    jobs[len(sizes) : len(sizes)] = [("share", int(float(options.share)), "gcn")]
+    jobs += [("death", first, "pyg"), ("death", first, "networkx"), ("training", first, "gcn")]
     for kind, edges, what in jobs:
-        words = [
-            sys.executable,
-            __file__,
-            f"--one={kind},{edges},{what}",
-            f"--memory={options.memory}",
-            f"--folder={folder}",
-        ]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith("{"):
-                    rows.append(json.loads(line))
-                    print(line, end="", flush=True)
-        if process.returncode:
-            rows.append({"engine": what, "edges": edges, "stage": "failed", "wall_s": 0, "cpu_s": 0, "peak_gb": 0})
-            print(f"failed: {what} at {edges}", flush=True)
+        if kind not in options.only.split(","):
+            continue
+        if kind == "death":
+            fresh = run_until_death(what, edges, options, folder)
+        else:
+            fresh = run_job(kind, edges, what, options, folder)[0]
+        rows += [{**row, "run": options.run} for row in fresh]
+        if not options.quick:
+            keep(rows)
     if options.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
     return rows
@@ -324,7 +388,9 @@ def collect(options: argparse.Namespace) -> list[dict[str, Any]]:
 def keep(rows: list[dict[str, Any]]) -> None:
     """Put the rows into scale.jsonl in the place of earlier ones of the same size, engine and stage."""
     known = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
-    merged = {(row["engine"], row["edges"], row["stage"]): row for row in [*known, *rows]}
+    died = {row["engine"] for row in rows if row["stage"] == "died"}  # of these only the latest sizes count
+    kept = [row for row in known if row["engine"] not in died]
+    merged = {(row["engine"], row["edges"], row["stage"]): row for row in [*kept, *rows]}
     ordered = sorted(merged.values(), key=lambda row: (row["engine"], row["edges"]))
     KEPT.write_text("".join(json.dumps(row) + "\n" for row in ordered))
 
@@ -335,9 +401,12 @@ def main() -> None:
     parser.add_argument("--engines", default="duckdb,spark:local[2]")
     parser.add_argument("--memory", default="1GB")
     parser.add_argument("--folder")
-    parser.add_argument("--dies", type=float, default=32.0, help="GB of the machine on which the others die")
+    parser.add_argument("--dies", type=float, default=4.0, help="GB that the others may take")
+    parser.add_argument("--share", default="5e6", help="edges of the graph on which memory bandwidth is measured")
+    parser.add_argument("--only", default="size,share,death,training", help="what to measure")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--one")
+    parser.set_defaults(run=time.strftime("%Y-%m-%d %H:%M"))
     options = parser.parse_args()
     if options.one:
         kind, edges, what = options.one.split(",", 2)
@@ -347,25 +416,19 @@ def main() -> None:
             run_size(int(edges), what, options.memory, Path(options.folder), what == "duckdb")
         elif kind == "training":
             run_training(int(edges))
+        elif kind == "share":
+            run_share(int(edges))
         else:
-            otherwise(what, int(edges))
+            otherwise(what, int(edges), options.dies)
         return
     if options.quick:
-        options.sizes, options.engines = "1e5,1e6", "duckdb"
+        options.sizes, options.engines, options.share, options.dies = "1e5,1e6", "duckdb", "5e5", 1.0
     rows = collect(options)
     slopes = exponents(rows)
     for stage, slope in slopes.items():
         print(f"{stage}: exponent {slope:.2f} (wanted <= 1.1)")
     peak = max((r["peak_gb"] for r in rows if r["engine"] == "duckdb"), default=0.0)
     print(f"peak resident memory {peak:.2f} GB (wanted < 3)")
-    for row in rows:
-        if "bytes_per_edge" in row:
-            row["memory_gb"], row["dies_at_edges"] = options.dies, options.dies * 1e9 / row["bytes_per_edge"]
-            print(
-                f"{row['engine']}: {row['bytes_per_edge']:.0f} bytes an edge, {options.dies:g} GB end at {row['dies_at_edges']:.1e} edges"
-            )
-    if not options.quick:
-        keep(rows)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "scale.json").write_text(
         json.dumps({"rows": rows, "exponents": slopes, "memory": options.memory}, indent=1)

@@ -31,26 +31,33 @@ def table(rows: Rows) -> list[str]:
         f"| stage (DuckDB) | {' | '.join(head)} | exponent | {power(LATER)} on paper |",
         "|---|" + "---|" * (len(sizes) + 2),
     ]
+    latest = max(str(row.get("run", "")) for row in mine)
     for stage in dict.fromkeys(row["stage"] for row in mine):
         found = {row["edges"]: row for row in mine if row["stage"] == stage}
-        cells = [_seconds(found.get(size)) for size in sizes]
+        cells = [_seconds(found.get(size), latest) for size in sizes]
         slope, later = _slope(found)
         lines.append(f"| {stage} | {' | '.join(cells)} | {slope} | {later} |")
-    sums = {size: {"cpu_s": sum(row["cpu_s"] for row in mine if row["edges"] == size)} for size in sizes}
-    slope, later = _slope(sums)
-    totals = " | ".join(f"{sums[size]['cpu_s']:.1f} s" for size in sizes)
-    lines.append(f"| all of it | {totals} | {slope} | {later} |")
+    whole = {size: [row for row in mine if row["edges"] == size and row["stage"] != "generate"] for size in sizes}
+    if {str(row.get("run", "")) for part in whole.values() for row in part} == {latest}:
+        sums = {size: {"cpu_s": sum(row["cpu_s"] for row in part)} for size, part in whole.items()}
+        slope, later = _slope(sums)
+        totals = " | ".join(f"{sums[size]['cpu_s']:.1f} s" for size in sizes)
+        lines.append(f"| all but generate | {totals} | {slope} | {later} |")
     peaks = [max(row["peak_gb"] for row in mine if row["edges"] == size) for size in sizes]
     lines.append("| peak resident memory | " + " | ".join(f"{peak:.2f} GB" for peak in peaks) + " | | |")
     return lines
 
 
-def _seconds(row: dict[str, Any] | None) -> str:
-    """Processor seconds, and wall seconds where the run was not paused."""
+def _seconds(row: dict[str, Any] | None, latest: str) -> str:
+    """Processor seconds, and wall seconds where the run was not paused; a star where another run measured it."""
     if row is None:
         return "–"
     wall = "" if row["wall_s"] is None else f" ({row['wall_s']:.1f} s)"
-    return f"{row['cpu_s']:.1f} s{wall}"
+    return f"{row['cpu_s']:.1f} s{wall}{_star(row, latest)}"
+
+
+def _star(row: dict[str, Any], latest: str) -> str:
+    return "" if str(row.get("run", "")) == latest else "\\*"
 
 
 def _slope(found: dict[int, dict[str, Any]]) -> tuple[str, str]:
@@ -58,6 +65,8 @@ def _slope(found: dict[int, dict[str, Any]]) -> tuple[str, str]:
     if len(long) < 2:
         return "–", "–"
     a, b = long[-2:]
+    if found[a].get("run") != found[b].get("run"):
+        return "–", "–"
     slope = math.log(found[b]["cpu_s"] / found[a]["cpu_s"]) / math.log(b / a)
     return f"{slope:.2f}", f"{found[b]['cpu_s'] * (LATER / b) ** slope / 60:.0f} min"
 
@@ -66,11 +75,12 @@ def engines(rows: Rows) -> list[str]:
     """DuckDB beside cluster engines at every size that both ran."""
     lines = ["| query | edges | engine | processor s | wall s |", "|---|---|---|---|---|"]
     others = {(row["edges"], row["stage"]) for row in rows if row["engine"].startswith(("spark", "ray"))}
+    latest = max(str(row.get("run", "")) for row in rows if row["engine"] == "duckdb")
     for edges, stage in sorted(others):
         pair = [r for r in rows if r["edges"] == edges and r["stage"] == stage]
         if len(pair) > 1 and stage not in ("open", "end"):
             lines += [
-                f"| {stage} | {power(edges)} | {r['engine']} | {_cpu(r)} | {r['wall_s']:.1f} |"
+                f"| {stage} | {power(edges)} | {r['engine']} | {_cpu(r)} | {r['wall_s']:.1f}{_star(r, latest)} |"
                 for r in sorted(pair, key=lambda r: str(r["engine"]))
             ]
     return lines if len(lines) > 2 else []
@@ -83,19 +93,25 @@ def _cpu(row: dict[str, Any]) -> str:
 def others(rows: Rows) -> list[str]:
     """What one would do otherwise, and training."""
     lines = []
+    died = {row["engine"] for row in rows if row["stage"] == "died"}
     for row in rows:
-        if "dies_at_edges" in row:
+        if "bytes_per_edge" in row and row["engine"] not in died:
             lines.append(
-                f"- {row['engine']} in memory ({row['stage']}): {row['bytes_per_edge']:.0f} bytes an edge, measured at "
-                f"{row['edges']:,} edges; {row['memory_gb']:g} GB end at about {row['dies_at_edges']:.1e} edges "
-                "(extrapolated from the bytes, not run into the wall)."
+                f"- {row['engine']} in memory ({row['stage']}): {row['bytes_per_edge']:.0f} bytes an edge at "
+                f"{row['edges']:,} edges; not run until it died."
+            )
+        if row["stage"] == "died":
+            ran = [r for r in rows if r["engine"] == row["engine"] and "bytes_per_edge" in r]
+            lines.append(
+                f"- {row['engine']} in memory ({', '.join(r['stage'] for r in ran)}), with {row['limit_gb']:g} GB: "
+                + "".join(f"{r['edges']:,} edges run ({r['bytes_per_edge']:.0f} bytes an edge), " for r in ran)
+                + f"{row['edges']:,} die (`{row['said'].partition(':')[0]}`)."
             )
         if "share" in row:
             lines.append(
-                f"- A full-batch GCN epoch ({row['nodes']:,} nodes, {row['edges']:,} edges, one thread) takes "
-                f"{1e3 * row['epoch_cpu_s']:.0f} ms of processor time and must move {row['bytes'] / 1e9:.2f} GB; copying at "
-                f"{row['copy_bytes_per_s'] / 1e9:.1f} GB/s in the same run, that is {row['share']:.0%} of it (above 100 % "
-                "means that caches served part of the rows)."
+                f"- A full-batch GCN epoch ({row['nodes']:,} nodes, {row['edges']:,} edges, threads: {row['threads']}) takes "
+                f"{row['epoch_s']:.2f} s and must move at least {row['bytes'] / 1e9:.1f} GB; copying at "
+                f"{row['copy_bytes_per_s'] / 1e9:.1f} GB/s in the same run, that is {row['share']:.0%} of it."
             )
     trained = [row for row in rows if row["engine"] == "training" and "accuracy" in row]
     if trained:
@@ -104,7 +120,9 @@ def others(rows: Rows) -> list[str]:
             + (f" ({row['nodes_in_memory']:,} nodes in memory)" if "nodes_in_memory" in row else "")
             for row in trained
         )
-        lines.append(f"- Accuracy of the GCN on the same graph (one seed): {said}.")
+        lines.append(
+            f"- Accuracy of the GCN with {trained[0]['nodes']:,} nodes and {trained[0]['edges']:,} edges (one seed): {said}."
+        )
     return lines
 
 

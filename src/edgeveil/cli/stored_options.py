@@ -66,6 +66,7 @@ class StoredOptions(OptionGroup):
                 work=self.work or work, id_column=said.id_column, source=said.source, target=said.target,
                 label_column=files.label_column,
             ) as graph:  # fmt: skip
+                say(f"edges: from {graph.columns['a']!r} and {graph.columns['b']!r}")
                 yield graph
         except StorageError as error:
             raise UsageError(str(error)) from error

@@ -15,7 +15,7 @@ from scipy import stats
 
 from edgeveil.defences.stored.defend_stored import defend_stored
 from edgeveil.defences.stored.journal import open_journal
-from edgeveil.errors import BudgetExceeded, InputError, StorageError, UsageError
+from edgeveil.errors import BudgetExceeded, GraphError, InputError, StorageError, UsageError
 from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.graph.splits import apply_split
 from edgeveil.graph.stored.graph_in_files import StoredGraph, open_graph
@@ -142,6 +142,19 @@ def test_a_full_ledger_refuses_before_any_question(folder: Path) -> None:
     assert charges(folder) == []
 
 
+def test_rows_that_cannot_be_read_cost_nothing(folder: Path) -> None:
+    x = np.zeros((SIZE["nodes"], 2), np.float32)
+    x[599, 1] = np.inf
+    np.save(folder / "x.npy", x)
+    with (
+        open_graph(folder / "edges", folder / "x.npy", folder / "labels.parquet", work=folder / "work", threads=1) as graph,
+        pytest.raises(GraphError, match="feature 1 of node 599 is inf; fill it in"),
+        defend_stored(graph, "lpgnet-1", epsilon=2.0, train=FEW, ledger=str(folder / "ledger.sqlite")),
+    ):  # fmt: skip
+        pass
+    assert not (folder / "ledger.sqlite").exists() or charges(folder) == []
+
+
 def test_the_same_release_again_costs_nothing_and_another_costs_its_own(folder: Path) -> None:
     kept = []
     for epsilon in (2.0, 2.0, 3.0):
@@ -153,6 +166,16 @@ def test_the_same_release_again_costs_nothing_and_another_costs_its_own(folder: 
     np.testing.assert_array_equal(kept[0], kept[1])
     assert not np.array_equal(kept[0], kept[2])
     assert len(charges(folder)) == 2
+
+
+def test_other_features_are_another_release(folder: Path) -> None:
+    """Models of earlier features are not taken for new ones."""
+    for seed in (0, 1):
+        HeavyTailed(**SIZE, signal=0.8, seed=seed).write(folder / "other")  # type: ignore[arg-type]
+        (folder / "other" / "nodes.parquet").replace(folder / "nodes.parquet")
+        with opened(folder) as graph, defend_stored(graph, "mlp", train=FEW, seed=3):
+            pass
+    assert len(list((folder / "work").glob("release-*"))) == 2
 
 
 def test_an_answer_is_never_replaced_by_one_to_another_question(tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import fsspec
@@ -126,17 +130,60 @@ def test_whole_numbers_are_ordered_by_value_whatever_the_order_of_the_rows(tmp_p
     assert graph.train_mask is not None and graph.train_mask.tolist() == [False, False, True, False]
 
 
-@pytest.mark.parametrize("protocol", ["file", "memory"])
-def test_any_fsspec_address_is_a_source(files: Files, protocol: str) -> None:
-    address = f"file://{files.edges}"
+class Ranges(SimpleHTTPRequestHandler):
+    """A file server that answers for parts of a file, as object stores do."""
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+    def do_GET(self) -> None:
+        path, asked = Path(self.translate_path(self.path)), self.headers.get("Range")
+        if asked is None or not path.is_file():
+            return super().do_GET()
+        data = path.read_bytes()
+        first, last = (int(end) for end in asked.removeprefix("bytes=").split("-"))
+        part = data[first : last + 1]
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+        return None
+
+
+@pytest.fixture(scope="module")
+def web(files: Files) -> Iterator[str]:
+    pytest.importorskip("aiohttp")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Ranges, directory=str(files.edges.parent)))
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize("protocol", ["file", "memory", "http"])
+def test_any_fsspec_address_is_a_source(files: Files, protocol: str, request: pytest.FixtureRequest) -> None:
+    address, nodes = f"file://{files.edges}", str(files.nodes)
     if protocol == "memory":
         memory = fsspec.filesystem("memory")
         for file in files.edges.rglob("*.parquet"):
             memory.pipe(f"/private/{file.parent.name}/{file.name}", file.read_bytes())
         address = "memory://private"
+    if protocol == "http":
+        site = request.getfixturevalue("web")
+        address, nodes = f"{site}/edges/", f"{site}/nodes.parquet"
     assert number_of_rows(address) == 809
-    with open_graph(address, files.nodes, threads=1) as stored:
+    with open_graph(address, nodes, threads=1) as stored:
         assert stored.num_edges == files.graph.num_edges
+        assert stored.table is not None
+        np.testing.assert_array_equal(stored.table.rows(np.arange(N)), files.x)
+
+
+def test_addresses_through_another_one_are_refused(files: Files) -> None:
+    with pytest.raises(StorageError, match="name the files' own"), open_graph(f"simplecache::file://{files.edges}"):
+        pass
 
 
 def test_a_work_folder_is_used_again_until_the_source_changes(tmp_path: Path) -> None:
@@ -152,6 +199,35 @@ def test_a_work_folder_is_used_again_until_the_source_changes(tmp_path: Path) ->
     with open_graph(files.edges, files.nodes, work=tmp_path / "work", threads=1) as stored:
         assert stored.num_edges == files.graph.num_edges + added
     assert (tmp_path / "work" / "edges" / "part-0.parquet").stat().st_mtime_ns != made
+
+
+def test_prepared_edges_follow_what_they_were_made_from(tmp_path: Path) -> None:
+    """Other edges in files of the same size, and other nodes under the same number, are other edges."""
+    where = tmp_path / "edges.parquet", tmp_path / "nodes.parquet"
+    found = []
+    for edge, ids in ((("a", "b"), ["a", "b", "c"]), (("a", "c"), ["a", "b", "c"]), (("a", "c"), ["c", "b", "a"])):
+        pq.write_table(pa.table({"src": [edge[0]], "dst": [edge[1]]}), where[0])
+        pq.write_table(pa.table({"id": ids, "f": [0.0, 1.0, 2.0]}), where[1])
+        with open_graph(*where, work=tmp_path / "work", threads=1) as stored:
+            assert stored.node_ids is not None
+            found.append(stored.node_ids[stored.edge_index[:, 0]].tolist())
+    assert found == [["a", "b"], ["a", "c"], ["c", "a"]]
+
+
+def test_a_work_folder_is_closed_to_others_or_refused(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir(mode=0o755)
+    with open_graph(files.edges, files.nodes, work=work, threads=1) as stored:
+        stored.prepare()
+    assert work.stat().st_mode & 0o777 == 0o700
+    work.chmod(0o750)
+    with pytest.raises(StorageError, match=r"mode 750.*chmod 700"), open_graph(files.edges, files.nodes, work=work):
+        pass
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(StorageError, match="somebody else"), open_graph(files.edges, files.nodes, work=work):
+        pass
 
 
 @pytest.mark.parametrize(

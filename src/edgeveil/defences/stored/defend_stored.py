@@ -52,6 +52,7 @@ def defend_stored(
     plan = {
         "defence": registered_name(chosen), "params": asdict(chosen), "seed": seed, "train": train.to_json(),  # type: ignore[call-overload]
         "scaling": check_scaling(scaling), "source": graph.source_facts(), "split": graph.nodes.fingerprint,
+        "features": dict(graph.features),
     }  # fmt: skip
     with open_journal(graph.work, plan) as journal:
         job = StoredJob(graph=graph, journal=journal, train=train, scaling=scaling, seed=seed, progress=progress)
@@ -72,6 +73,7 @@ def _recorded(
     from edgeveil.privacy.ledger.units import cost_of
 
     what = f"release {registered_name(chosen)}"
+    job.check()
     with recording(ledger, [job.graph], edge_set=edge_set, tenant=tenant) as recorder:
         claim = getattr(chosen, "mechanism_guarantee", None)
         cost = planned_cost(chosen, job.seed, 1) if claim is None else cost_of(claim(job.seed))

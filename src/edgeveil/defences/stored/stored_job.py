@@ -80,6 +80,12 @@ class StoredJob:
         val = None if masks is None or not (masks.val & labelled).any() else masks.val & labelled
         return Labelled(nodes.y, train, val)
 
+    def check(self) -> None:
+        """Read all labels and rows once: what is wrong with them is said before anything is charged."""
+        assert self.known is not None
+        for _ in self.table.blocks():
+            pass
+
     @property
     def num_classes(self) -> int:
         return self.graph.nodes.num_classes

@@ -148,7 +148,10 @@ def _read_folder(where: str | Path) -> Table:
         tables = [open_parquet(place, file).read() for file in place.files]
         whole = pa.concat_tables(tables, promote_options="permissive")
     except (OSError, pa.ArrowException) as error:
-        raise StorageError(f"the parquet files of {place.address} do not form one table: {error}") from error
+        raise StorageError(
+            f"the parquet files of {place.address} do not form one table: {error}; write all with the same columns and "
+            "types"
+        ) from error
     return _as_table(whole, Path(place.name), f"{len(tables)} parquet files")
 
 
@@ -156,7 +159,7 @@ def _read_parquet(path: Path) -> Table:
     try:
         table: Any = pyarrow.parquet.read_table(path)
     except (OSError, ValueError) as error:
-        raise StorageError(f"{path} is not a readable parquet file: {error}") from error
+        raise StorageError(f"{path} is not a readable parquet file: {error}; write it again or take it away") from error
     return _as_table(table, path, "parquet")
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgeveil.errors import GraphError
 from edgeveil.graph.files.column_rules import is_number
 from edgeveil.graph.files.columns import Table
-from edgeveil.graph.files.headers import EDGE_IDS, SOURCES, TARGETS, edge_header
+from edgeveil.graph.files.headers import DIRECTIONS, NO_ENDS, SOURCES, TARGETS, WEIGHTS, edge_header
 from edgeveil.graph.files.ids import plain_ids
 
 __all__ = ["EdgeTable", "NodeIndex", "read_edges"]
@@ -20,8 +20,6 @@ __all__ = ["EdgeTable", "NodeIndex", "read_edges"]
 log = logging.getLogger("edgeveil")
 Int = NDArray[np.int64]
 
-WEIGHTS = ("weight", "weights", "w", "value", "strength")
-DIRECTIONS = ("directed", "direction", "type")
 _YES = {"directed", "true", "1", "yes", "->"}
 
 
@@ -116,8 +114,9 @@ def _ends(table: Table, known: Set[str], source: str | None, target: str | None)
     start = start if start is not None else next((names.index(n) for n in SOURCES if n in names), None)
     end = end if end is not None else next((names.index(n) for n in TARGETS if n in names), None)
     open_ = [at for at in range(table.width) if at not in (start, end)]
-    if len(open_) > 2 - (start is not None) - (end is not None):
-        open_ = [at for at in open_ if not (names and names[at] in EDGE_IDS)] or open_
+    wanted = 2 - (start is not None) - (end is not None)
+    fewer = [at for at in open_ if not (names and names[at] in NO_ENDS)]
+    open_ = fewer if len(fewer) >= wanted else open_
     likely = [at for at in open_ if _matches(table, at, known)] if known and len(open_) > 1 else []
     rest = iter(dict.fromkeys([*likely, *open_]))
     start = next(rest, None) if start is None else start

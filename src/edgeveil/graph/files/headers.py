@@ -15,7 +15,17 @@ from edgeveil.errors import GraphError
 from edgeveil.graph.files.column_rules import MISSING, is_number
 from edgeveil.graph.files.columns import Table
 
-__all__ = ["EDGE_IDS", "SOURCES", "TARGETS", "edge_header", "feature_header", "label_header", "node_header"]
+__all__ = [
+    "DIRECTIONS",
+    "NO_ENDS",
+    "SOURCES",
+    "TARGETS",
+    "WEIGHTS",
+    "edge_header",
+    "feature_header",
+    "label_header",
+    "node_header",
+]
 
 log = logging.getLogger("edgeveil")
 SOURCES = (
@@ -79,6 +89,9 @@ NODES = {
 }
 LABELS = {"label", "labels", "class", "target", "y", "split", "id", "node", "node_id"}
 EDGE_IDS = {"edge_id", "edgeid", "edge", "id", "index", "row", "nr", "no", "unnamed: 0", "__index_level_0__", ""}
+WEIGHTS = ("weight", "weights", "w", "value", "strength")
+DIRECTIONS = ("directed", "direction", "type")
+NO_ENDS = {*EDGE_IDS, *WEIGHTS, *DIRECTIONS} - {"w"}  # ends of edges only where no other columns are left
 NOTHING: frozenset[str] = frozenset()
 Row = Sequence[str]
 

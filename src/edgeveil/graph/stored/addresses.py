@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 from edgeveil.errors import MissingExtra, StorageError
 
-__all__ = ["Place", "find_tables", "is_address", "is_table_folder", "open_parquet"]
+__all__ = ["Place", "find_tables", "is_address", "is_table_folder", "open_parquet", "state_of"]
 
 EDGE_TABLES = "tables that stay in files"
 EXTRA = "scale"
@@ -53,9 +53,12 @@ def find_tables(where: str | Path) -> Place:
         import fsspec
     except ImportError as error:
         raise MissingExtra(f"the address {address}", EXTRA) from error
+    if "::" in address:
+        raise StorageError(f"{address} goes through another address (::), which no engine reads; name the files' own")
     try:
         system, path = fsspec.core.url_to_fs(address)
-        inside = [path] if system.isfile(path) else sorted(system.find(path))
+        single = path.endswith(".parquet") and system.isfile(path)  # to http, a folder's listing is a file too
+        inside = [path] if single else sorted(system.find(path))
     except (OSError, ValueError, ImportError) as error:
         raise StorageError(f"cannot open {address}: {error}") from error
     files = [system.unstrip_protocol(file) for file in inside if _is_parquet(file)]
@@ -78,9 +81,16 @@ def _found(address: str, files: list[str], system: Any) -> Place:
     return Place(address, tuple(files), system)
 
 
+def state_of(place: Place) -> dict[str, Any]:
+    """What tells files from other ones at the same place: size and time of change, or what the remote system says."""
+    if place.system is None:
+        return {file: [(found := Path(file).stat()).st_size, found.st_mtime_ns] for file in place.files}
+    return {file: {key: str(value) for key, value in place.system.info(file).items()} for file in place.files}
+
+
 def open_parquet(place: Place, file: str) -> Any:
     """One of the files, opened for reading."""
     try:
         return pyarrow.parquet.ParquetFile(file if place.system is None else place.system.open(file))
     except (OSError, pa.ArrowException) as error:
-        raise StorageError(f"{file} is not a readable parquet file: {error}") from error
+        raise StorageError(f"{file} is not a readable parquet file: {error}; write it again or take it away") from error

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from edgeveil.graph.stored.sql_engine import BATCH
 
 __all__ = ["DuckDBEngine"]
 
+READ = "hive_partitioning = false, union_by_name = true"  # columns come from the files, of the widest type among them
+
 
 class DuckDBEngine:
     """One connection with bounded buffers; what exceeds them goes to `scratch`."""
 
     name = "duckdb"
+    local = True
 
     def __init__(self, scratch: Path, *, memory: str = "1GB", threads: int | None = None) -> None:
         try:
@@ -48,11 +52,11 @@ class DuckDBEngine:
         if place.system is not None:
             protocol = place.system.protocol if isinstance(place.system.protocol, str) else place.system.protocol[0]
             if protocol not in self._systems:
-                self._connection.register_filesystem(place.system)
+                self._connection.register_filesystem(_dated(place.system))
                 self._systems.add(protocol)
         chosen = ", ".join(f"{_quoted(old)} AS {new}" for new, old in columns.items()) if columns else "*"
         files = ", ".join("'" + file.replace("'", "''") + "'" for file in place.files)
-        self._run(f"CREATE OR REPLACE VIEW {name} AS SELECT {chosen} FROM read_parquet([{files}])")
+        self._run(f"CREATE OR REPLACE VIEW {name} AS SELECT {chosen} FROM read_parquet([{files}], {READ})")
 
     def batches(self, sql: str) -> Iterator[Any]:
         """The answer as Arrow record batches."""
@@ -81,6 +85,8 @@ class DuckDBEngine:
 
     def close(self) -> None:
         """Give back memory and scratch files."""
+        for protocol in self._systems:
+            self._connection.unregister_filesystem(protocol)
         self._connection.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -91,10 +97,24 @@ class DuckDBEngine:
             raise _failed(error) from error
 
 
+def _dated(system: Any) -> Any:
+    """DuckDB asks for a time of change, for its cache alone; http and others have none."""
+    from fsspec import AbstractFileSystem
+
+    if type(system).modified is AbstractFileSystem.modified:
+        system.modified = lambda path: datetime.fromtimestamp(0, UTC)
+    return system
+
+
 def _quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
 def _failed(error: Exception) -> StorageError:
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return StorageError(f"DuckDB could not answer: {text}; more memory (--memory) or disk for the work folder may help")
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    if "memory" in type(error).__name__.lower():
+        remedy = "more memory (--memory) or disk for the work folder may help"
+    else:
+        remedy = "check that all files are there, whole and readable, and that the work folder's disk is not full"
+    return StorageError(f"DuckDB could not answer: {text}; {remedy}")

@@ -5,7 +5,9 @@ Only nodes (public) are in memory. Answers are exact and private: whoever publis
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,14 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from edgeveil.errors import GraphError
-from edgeveil.graph.cluster_degrees import check_clusters
-from edgeveil.graph.files.headers import EDGE_IDS, SOURCES, TARGETS
+from edgeveil.errors import GraphError, StorageError
+from edgeveil.graph.cluster_degrees import check_clusters, count_neighbours
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.npz import atomic_write
 from edgeveil.graph.pairs import UniformIntegers, num_pairs, rank, sample_distinct, unrank
 from edgeveil.graph.stored import queries
-from edgeveil.graph.stored.addresses import Place, find_tables, open_parquet
+from edgeveil.graph.stored.addresses import Place, find_tables, open_parquet, state_of
+from edgeveil.graph.stored.edge_columns import find_ends
 from edgeveil.graph.stored.node_files import open_nodes
 from edgeveil.graph.stored.node_table import NodeTable
 from edgeveil.graph.stored.sql_engine import Engine, open_engine
@@ -57,6 +59,7 @@ class StoredGraph:
     given: Place
     columns: Mapping[str, str]
     numbered: bool
+    features: Mapping[str, Any]  # state of the feature files
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -97,10 +100,15 @@ class StoredGraph:
         self.engine.view("edges", self._known["edges"])
 
     def source_facts(self) -> dict[str, Any]:
-        """What the prepared edges are made from; for the owner's eyes."""
-        sizes = [_size(self.given, file) for file in self.given.files]
+        """What the prepared edges are made from: the files, and which id is which node; for the owner's eyes."""
+        if "ids" not in self._known:
+            ids = self.node_ids
+            self._known["ids"] = (
+                None if ids is None else hashlib.sha256(np.ascontiguousarray(ids).tobytes()).hexdigest()
+            )
         return {
-            "files": list(self.given.files), "sizes": sizes, "nodes": self.num_nodes, "columns": dict(self.columns),
+            "files": state_of(self.given), "nodes": self.num_nodes, "ids": self._known["ids"],
+            "columns": dict(self.columns),
         }  # fmt: skip
 
     def _write_names(self) -> None:
@@ -109,12 +117,16 @@ class StoredGraph:
 
     def _check_strays(self) -> None:
         for batch in self.engine.batches(queries.stray_ids(self.num_nodes, numbered=self.numbered)):
-            for stray in batch.column(0).to_pylist():
+            for row in batch.to_pylist():
+                stray, other = (row["b"], row["a"]) if row["wrong"] else (row["a"], row["b"])
                 if stray is None:
-                    raise GraphError(f"{self.given.name}: an edge lacks a node id; fill it in or drop the row")
+                    raise GraphError(
+                        f"{self.given.name}: an edge lacks a node id (its other end is {other!r}); fill it in or drop "
+                        "the row"
+                    )
                 raise GraphError(
-                    f"{self.given.name} names node {stray!r}, which the public list of {self.num_nodes:,} nodes lacks; "
-                    "add it to the list, or drop its edges"
+                    f"{self.given.name} names node {stray!r} (in an edge with {other!r}), which the public list of "
+                    f"{self.num_nodes:,} nodes lacks; add it to the list, or drop its edges"
                 )
 
     def _view(self, name: str, columns: Mapping[str, Any]) -> None:
@@ -143,12 +155,18 @@ class StoredGraph:
     def degrees(self) -> Int:
         """The number of neighbours of every node."""
         self.prepare()
+        if self.engine.local:
+            one = np.zeros(self.num_nodes, np.int64)
+            return count_neighbours(self._batches(), one, 1, np.int32)[:, 0].astype(np.int64)
         return self._scatter(queries.degrees(), np.zeros(self.num_nodes, np.int64))
 
     def cluster_degrees(self, clusters: Any, num_clusters: int) -> NDArray[np.int32]:
         """Exact counts [n, C]: how many neighbours every node has in every cluster, each edge once (LPGNet Alg. 4)."""
         self.prepare()
-        self._view_clusters(check_clusters(clusters, self.num_nodes, num_clusters))
+        given = check_clusters(clusters, self.num_nodes, num_clusters)
+        if self.engine.local:
+            return count_neighbours(self._batches(), given, num_clusters, np.int32)
+        self._view_clusters(given)
         cells = self._scatter(queries.cluster_counts(num_clusters), np.zeros(self.num_nodes * num_clusters, np.int32))
         return cells.reshape(self.num_nodes, num_clusters)
 
@@ -157,9 +175,22 @@ class StoredGraph:
         if self.nodes.y is None or self.nodes.multilabel:
             return None
         self.prepare()
-        self._view_clusters(self.nodes.y)
-        row = next(iter(self.engine.batches(queries.SAME_CLUSTER))).to_pylist()[0]
-        return float(row["same"]) / float(row["n"]) if row["n"] else None
+        if self.engine.local:
+            labelled, same = self._same_class(self.nodes.y)
+        else:
+            self._view_clusters(self.nodes.y)
+            row = next(iter(self.engine.batches(queries.SAME_CLUSTER))).to_pylist()[0]
+            labelled, same = row["n"], row["same"]
+        return float(same) / float(labelled) if labelled else None
+
+    def _same_class(self, classes: NDArray[Any]) -> tuple[int, int]:
+        """`queries.SAME_CLUSTER`, counted here."""
+        labelled = same = 0
+        for u, v in self._batches():
+            a, b = classes[u], classes[v]
+            known = (a >= 0) & (b >= 0)
+            labelled, same = labelled + int(known.sum()), same + int((known & (a == b)).sum())
+        return labelled, same
 
     def neighbourhood(self, nodes: Any, hops: int) -> Neighbourhood:
         """Everything within so many hops of `nodes`, and the true degrees there; the rest is not read into memory."""
@@ -222,7 +253,7 @@ class StoredGraph:
     def edge_index(self) -> Int:
         """int64 [2, E], u < v, sorted: for graphs that fit in memory."""
         self.prepare()
-        return _ordered(self._pairs("SELECT u, v FROM edges"))
+        return _ordered(self._pairs(queries.EDGES))
 
     def to_graph(self) -> Graph:
         """An ordinary graph with all of it in memory."""
@@ -247,6 +278,11 @@ class StoredGraph:
         parts = [np.stack([b.column(0).to_numpy(), b.column(1).to_numpy()]) for b in self.engine.batches(sql)]
         return np.concatenate([*parts, np.empty((2, 0), np.int64)], axis=1).astype(np.int64)
 
+    def _batches(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """The ends of all edges, batch by batch."""
+        for batch in self.engine.batches(queries.EDGES):
+            yield batch.column(0).to_numpy(), batch.column(1).to_numpy()
+
     def _scatter(self, sql: str, out: NDArray[Any]) -> NDArray[Any]:
         for batch in self.engine.batches(sql):
             out[batch.column(0).to_numpy()] = batch.column(1).to_numpy()
@@ -257,44 +293,10 @@ def _ordered(edges: Int) -> Int:
     return edges[:, np.lexsort((edges[1], edges[0]))]
 
 
-def _size(place: Place, file: str) -> int:
-    return Path(file).stat().st_size if place.system is None else int(place.system.size(file))
-
-
 def number_of_rows(edges: str | Path) -> int:
     """The rows of an edge table, from the footers of its files."""
     place = find_tables(edges)
     return sum(open_parquet(place, file).metadata.num_rows for file in place.files)
-
-
-def _ends(place: Place, source: str | None, target: str | None) -> tuple[dict[str, str], bool]:
-    """The two columns of an edge table, and whether both hold whole numbers."""
-    schema = open_parquet(place, place.files[0]).schema_arrow
-    names = [str(name) for name in schema.names]
-    for given, option in ((source, "--source"), (target, "--target")):
-        if given is not None and given not in names:
-            raise GraphError(f"{place.name} has no column {given!r} ({option}); it has {', '.join(names)}")
-    lower = {name.lower(): name for name in reversed(names)}
-    start = source or next((lower[word] for word in SOURCES if word in lower), None)
-    end = target or next((lower[word] for word in TARGETS if word in lower), None)
-    rest = [name for name in names if name not in (start, end)]
-    if len(rest) > 2 - (start is not None) - (end is not None):
-        rest = [name for name in rest if name.lower() not in EDGE_IDS] or rest
-    left = iter(rest)
-    start = next(left, None) if start is None else start
-    end = next(left, None) if end is None else end
-    if start is None or end is None or start == end:
-        raise GraphError(f"{place.name}: source and target must be two columns; name them with --source and --target")
-    kinds = [schema.field(name).type for name in (start, end)]
-    odd = next((k for k in kinds if not (pa.types.is_integer(k) or _is_text(k))), None)
-    if odd is not None:
-        raise GraphError(f"{place.name}: node ids are whole numbers or text, not {odd}; write the edges again")
-    return {"a": start, "b": end}, all(map(pa.types.is_integer, kinds))
-
-
-def _is_text(kind: Any) -> bool:
-    text = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(text) or pa.types.is_large_string(text))
 
 
 @contextmanager
@@ -319,8 +321,7 @@ def open_graph(
     `work` is a private folder for prepared edges and for what an engine spills (default: a temporary one); give one to
     use the prepared edges again. Features are parquet or ``.npy``, labels and nodes parquet.
     """
-    place = find_tables(edges)
-    columns, whole = _ends(place, source, target)
+    place, columns, whole = find_ends(find_tables(edges), source, target)
     with _work_folder(work) as folder:
         runner = open_engine(engine, folder, memory=memory, threads=threads)
         try:
@@ -330,7 +331,7 @@ def open_graph(
                 label_column=label_column,
             )  # fmt: skip
             numbered = whole and found.nodes.node_ids is None
-            yield StoredGraph(found.nodes, found.table, runner, folder, place, columns, numbered)
+            yield StoredGraph(found.nodes, found.table, runner, folder, place, columns, numbered, found.state)
         finally:
             runner.close()
 
@@ -343,5 +344,24 @@ def _work_folder(given: str | Path | None) -> Iterator[Path]:
             yield Path(scratch)
         return
     folder = Path(given)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StorageError(f"cannot make the work folder {folder}: {error.strerror}; name another") from error
+    _make_private(folder)
     yield folder
+
+
+def _make_private(folder: Path) -> None:
+    """Edges lie here: nobody else may read them, and a folder of other things is not closed to others."""
+    found = folder.stat()
+    if found.st_uid != os.geteuid():
+        raise StorageError(f"the work folder {folder} belongs to somebody else; private edges need one of your own")
+    if not found.st_mode & 0o077:
+        return
+    if any(folder.iterdir()):
+        raise StorageError(
+            f"the work folder {folder} is open to others (mode {found.st_mode & 0o777:o}) and not empty; private edges "
+            "need a folder of their own: name a new one, or chmod 700 this one"
+        )
+    folder.chmod(0o700)

@@ -14,7 +14,8 @@ from edgeveil.errors import GraphError
 from edgeveil.graph.files.headers import NODES
 from edgeveil.graph.files.node_tables import PARTS, to_classes
 from edgeveil.graph.graph import Graph
-from edgeveil.graph.stored.addresses import Place, find_tables, open_parquet
+from edgeveil.graph.stored.addresses import Place, find_tables, open_parquet, state_of
+from edgeveil.graph.stored.edge_columns import WHOLE, kind_of_ids
 from edgeveil.graph.stored.node_table import NodeTable, ParquetTable, open_array
 from edgeveil.graph.stored.sql_engine import Engine
 
@@ -22,13 +23,15 @@ __all__ = ["NodeFiles", "open_nodes"]
 
 LABELS = ("label", "labels", "class", "y", "target")
 SPLIT = "split"
+LARGEST = 10**18  # longer ones are text (`files.ids.is_index`)
 
 
 class NodeFiles(NamedTuple):
-    """All that is public: the nodes as a graph without edges, and their feature rows."""
+    """All that is public: the nodes as a graph without edges, their feature rows, the state of their files."""
 
     nodes: Graph
     table: NodeTable | None
+    state: dict[str, Any]
 
 
 class _Ids(NamedTuple):
@@ -66,12 +69,15 @@ def open_nodes(
             "edges that stay in files need a public list of all nodes: give --features, --labels or --nodes"
         )
     table: NodeTable | None = None
+    state: dict[str, Any] = {}
     if features is not None and str(features).endswith(".npy"):
         table = open_array(Path(features))
+        state = state_of(Place(str(features), (str(features),)))
         ids = _Ids(np.arange(table.num_nodes))
     else:
         place = find_tables(owner)
         key = _id_column(place, id_column)
+        state = {} if features is None else state_of(place)
         ids = _read_ids(place, key)
         if ids.whole and len(ids) > 1 and not (np.diff(ids.values) > 0).all():
             place, ids = _sorted(place, key, ids, engine, work)
@@ -85,7 +91,7 @@ def open_nodes(
         node_ids=None if _is_numbered(ids) else _as_text(ids), public_nodes=True,
         splits=None if split is None else {"given": split}, split=None if split is None else "given",
     )  # fmt: skip
-    return NodeFiles(graph, table)
+    return NodeFiles(graph, table, state)
 
 
 def _columns(place: Place) -> list[str]:
@@ -109,9 +115,27 @@ def _feature_columns(place: Place, key: str) -> list[str]:
 
 
 def _column(place: Place, name: str) -> Any:
-    parts = [open_parquet(place, file).read(columns=[name]).column(0) for file in place.files]
-    column = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type).combine_chunks()
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    """One column of all files, of the widest type among them."""
+    parts: list[Any] = []
+    for file in place.files:
+        table = open_parquet(place, file)
+        if name not in table.schema_arrow.names:
+            raise GraphError(
+                f"{file} has no column {name!r} as {place.files[0]} has; write all files with the same columns"
+            )
+        if table.metadata.num_rows or not parts:
+            parts.append(_plain(table.read(columns=[name])))
+    try:
+        return pa.concat_tables(parts, promote_options="permissive").column(0).combine_chunks()
+    except pa.ArrowException as error:
+        raise GraphError(
+            f"{place.name}: column {name!r} has several types ({error}); write all files with one type"
+        ) from error
+
+
+def _plain(table: Any) -> Any:
+    kind = table.schema.field(0).type
+    return table.cast(pa.schema([(table.schema.names[0], kind.value_type)])) if pa.types.is_dictionary(kind) else table
 
 
 def _coded(place: Place, name: str) -> tuple[NDArray[Any], list[str]]:
@@ -121,17 +145,25 @@ def _coded(place: Place, name: str) -> tuple[NDArray[Any], list[str]]:
 
 
 def _read_ids(place: Place, key: str) -> _Ids:
+    """Plain whole numbers (`files.ids.is_index`) as such, everything else as text."""
     column = _column(place, key)
     if column.null_count:
-        raise GraphError(f"{place.name}: a row lacks a node id in {key!r}; fill it in or drop the row")
-    if pa.types.is_integer(column.type):
-        return _Ids(column.to_numpy(zero_copy_only=False).astype(np.int64))
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise GraphError(f"{place.name}: row {row} lacks a node id in {key!r}; fill it in or drop the row")
+    if kind_of_ids(column.type) == WHOLE:
+        low, high = (0, 0) if not len(column) else pc.min_max(column).as_py().values()
+        if low >= 0 and high < LARGEST:
+            return _Ids(column.to_numpy(zero_copy_only=False).astype(np.int64))
     text = column.cast(pa.string())
+    for wrong, what in ((pc.equal(text, ""), "is empty"), (pc.match_substring(text, "\0"), "holds a NUL character")):
+        if (row := pc.index(wrong, True).as_py()) >= 0:
+            raise GraphError(f"{place.name}: node id {text[row].as_py()!r} in row {row} {what}; give it another id")
     try:
         whole = text.cast(pa.int64())
     except pa.ArrowInvalid:
         return _Ids(text)
-    plain = pc.all(pc.equal(whole.cast(pa.string()), text)).as_py() and (pc.min(whole).as_py() or 0) >= 0
+    low, high = pc.min_max(whole).as_py().values()
+    plain = low >= 0 and high < LARGEST and pc.all(pc.equal(whole.cast(pa.string()), text)).as_py()
     return _Ids(whole.to_numpy() if plain else text)
 
 

@@ -108,7 +108,13 @@ class ParquetTable(NodeTable):
         self._parts: list[tuple[str, int, int, int, int]] = []  # file, row group, offset in it, start, stop
         start = 0
         for file in place.files:
-            about = open_parquet(place, file).metadata
+            table = open_parquet(place, file)
+            lost = next((name for name in self._columns if name not in table.schema_arrow.names), None)
+            if lost is not None:
+                raise GraphError(
+                    f"{file} has no column {lost!r} as {place.files[0]} has; write all files with the same columns"
+                )
+            about = table.metadata
             for group in range(about.num_row_groups):
                 rows = about.row_group(group).num_rows
                 for offset in range(0, rows, ROWS):
@@ -151,5 +157,5 @@ def _finite(x: Float, start: int) -> Float:
     bad = ~np.isfinite(x)
     if bad.any():
         row, column = (int(k[0]) for k in np.nonzero(bad))
-        raise GraphError(f"feature {column} of node {start + row} is {x[row, column]}; features must be finite numbers")
+        raise GraphError(f"feature {column} of node {start + row} is {x[row, column]}; fill it in: features are finite")
     return x

@@ -8,6 +8,7 @@ sizes alone.
 from __future__ import annotations
 
 __all__ = [
+    "EDGES",
     "INCIDENT",
     "NEIGHBOURS",
     "NON_EDGES",
@@ -28,10 +29,10 @@ _NAMED = (
     "SELECT s.node AS x, t.node AS y FROM given e "
     "JOIN nodes s ON s.id = CAST(e.a AS STRING) JOIN nodes t ON t.id = CAST(e.b AS STRING)"
 )
-_ENDS = "(SELECT a AS id FROM given UNION ALL SELECT b AS id FROM given)"
 
 NUMBER_OF_ROWS = "SELECT count(*) AS n FROM given"
 NUMBER_OF_EDGES = "SELECT count(*) AS n FROM edges"
+EDGES = "SELECT u, v FROM edges"
 ORDERED = "SELECT u, v FROM edges ORDER BY u, v"
 """All edges in the order of their pair ranks."""
 
@@ -64,12 +65,17 @@ def simple_edges(num_nodes: int, *, numbered: bool) -> str:
 
 
 def stray_ids(num_nodes: int, *, numbered: bool) -> str:
-    """One end that is no node of the public list, or is missing; no row if there is none."""
+    """One edge (a, b) with an end (number `wrong`) that is no node of the public list, or is missing; else no row."""
     if numbered:
-        wrong = f"FROM {_ENDS} e WHERE e.id IS NULL OR e.id < 0 OR e.id >= {int(num_nodes)}"
+        bad = [f"(e.{end} IS NULL OR e.{end} < 0 OR e.{end} >= {int(num_nodes)})" for end in "ab"]
+        joined = "given e"
     else:
-        wrong = f"FROM {_ENDS} e LEFT JOIN nodes n ON n.id = CAST(e.id AS STRING) WHERE n.id IS NULL"
-    return f"SELECT CAST(e.id AS STRING) AS id {wrong} LIMIT 1"
+        bad = ["s.id IS NULL", "t.id IS NULL"]
+        joined = (
+            "given e LEFT JOIN nodes s ON s.id = CAST(e.a AS STRING) LEFT JOIN nodes t ON t.id = CAST(e.b AS STRING)"
+        )
+    shown = f"CAST(e.a AS STRING) AS a, CAST(e.b AS STRING) AS b, CASE WHEN {bad[0]} THEN 0 ELSE 1 END AS wrong"
+    return f"SELECT {shown} FROM {joined} WHERE {bad[0]} OR {bad[1]} LIMIT 1"
 
 
 def degrees() -> str:

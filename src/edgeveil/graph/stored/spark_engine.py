@@ -21,6 +21,7 @@ class SparkEngine:
     """A Spark session; without `master` the one that the environment configures (``spark-submit``, else local)."""
 
     name = "spark"
+    local = False
 
     def __init__(self, scratch: Path, *, master: str | None = None, memory: str = "1GB") -> None:
         try:

@@ -19,6 +19,8 @@ class Engine(Protocol):
     """Runs SQL over views of parquet files. Answers are exact; an engine that repeats lost work still answers once."""
 
     name: str
+    local: bool
+    """Whether rows of an answer come from this process, so that counting them here costs no journey."""
 
     def view(self, name: str, place: Place, columns: Mapping[str, str] | None = None) -> None:
         """Call these files `name`; `columns` keeps only those columns, under new names (new: old)."""

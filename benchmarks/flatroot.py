@@ -27,6 +27,12 @@ from edgeveil.release.target import Target
 STORE = Path(__file__).parent / "flatroot.jsonl"
 Cell = dict[str, Any]
 SMALL = ("cora", "citeseer")
+CURVES = {
+    "cora": (5, 10, 20, 30, 40),
+    "citeseer": (5, 10, 20, 30),
+    "twitch-ru": (20, 30, 40, 60),
+    "pubmed": (70, 90, 120),
+}
 LARGE = ("pubmed", "twitch-ru", "facebook", "amazon-photo")
 KINDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("float64 logits", {}, {"mode": "query"}),
@@ -55,14 +61,14 @@ def cells(part: str) -> Iterator[Cell]:
             for seed in range(5 if data in SMALL else 1):
                 yield {"part": part, "dataset": data, "seed": seed, "attack": {"mode": "exact"}}
     elif part == "questions":
-        for seed in range(3):
+        for data in ("twitch-ru", "pubmed"):
+            yield {"part": part, "dataset": data, "seed": 0, "attack": {"mode": "query"}}
+        for seed in range(5):
             for data in SMALL:
                 yield {"part": part, "dataset": data, "seed": seed, "attack": {"mode": "query"}}
-        for data in ("pubmed", "twitch-ru", "facebook"):
-            yield {"part": part, "dataset": data, "seed": 0, "attack": {"mode": "query"}}
     elif part == "curve":
-        for data in SMALL:
-            for queries in (10, 15, 20, 25, 30, 40):
+        for data, budgets in CURVES.items():
+            for queries in budgets:
                 yield {"part": part, "dataset": data, "seed": 0, "attack": {"queries": queries}}
     elif part == "coarse":
         for name, target, wishes in KINDS:
@@ -100,6 +106,7 @@ def measure(cell: Cell) -> Cell:
     truth = graph.has_edges(*result.found) if result.found.size else result.found[0]
     out |= {"found": int(result.found.shape[1]), "true": int(truth.sum()), "edges": graph.num_edges}
     out |= {"certified": result.certified, "undecided": int(result.undecided.shape[1]), "notes": list(result.notes)}
+    out["precision"] = scored(result, graph)["precision"]
     if cell["part"] == "noise":
         for name in ("linkteller", "stored-graph", "flatroot"):
             out[name] = scored(ev.attack(release, name, seed=0) if name != "flatroot" else result, graph)

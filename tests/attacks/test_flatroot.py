@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeveil.attacks.flatroot import choose
+from edgeveil.attacks.flatroot import ask, choose
+from edgeveil.attacks.flatroot.balance import balance
+from edgeveil.attacks.flatroot.edgewise import Bits
 from edgeveil.attacks.flatroot.questions import Answers, Flat, mixing
 from edgeveil.attacks.run_attack import attack
 from edgeveil.defences.defend import defend
@@ -73,6 +75,83 @@ def test_the_stored_graph_comes_back_from_questions(graph, model, shape):
         assert result.certified and result.queries < 45
 
 
+@pytest.fixture(scope="module")
+def crowd():
+    """So dense that two steps reach nearly every node: rows of P^2 are full."""
+    rng = np.random.default_rng(3)
+    n = 520
+    i, j = np.triu_indices(n - 2, 1)
+    size = rng.pareto(2.0, n) + 1
+    keep = rng.random(len(i)) < np.minimum(0.01 * size[i] * size[j], 1)
+    x, part = rng.random((n, 24)).astype(np.float32), np.arange(n) // 200
+    masks = {f"{name}_mask": part == k for k, name in enumerate(("train", "val", "test"))}
+    return Graph.from_edges(np.stack([i[keep], j[keep]]), x=x, y=np.arange(n) % 3, **masks)
+
+
+@pytest.mark.parametrize("norm", ["first-order", "bingge"])
+def test_a_dense_graph_with_full_rows_still_needs_few_questions(crowd, norm):
+    release = release_of(crowd, norm=norm)
+    result = attack(release, "flatroot", mode="query")
+    assert result.certified and equal(crowd, result) and result.queries < 50  # 174 would measure every row in full
+    early = attack(release, "flatroot", queries=16)
+    assert early.queries <= 16 and not early.certified and not early.found.size
+    assert crowd.has_edges(*early.pairs).mean() > 0.9 and early.scores.size
+
+
+def test_a_wrong_graph_with_the_right_degrees_is_never_certified(crowd, monkeypatch):
+    """Two edges exchange their ends after the graph was found: fresh questions must refute it."""
+    right = Bits.fit
+
+    def exchanged(bits, design, answers):
+        done = right(bits, design, answers)
+        if done:
+            (a, b), (c, d) = next((e, f) for e in bits.edges.T for f in bits.edges.T[::-1] if fits(bits, e, f))
+            bits._flip(np.array([a, c, *sorted((a, d))[:1], *sorted((b, c))[:1]]),
+                       np.array([b, d, *sorted((a, d))[1:], *sorted((b, c))[1:]]))  # fmt: skip
+        return done
+
+    def fits(bits, e, f):
+        a = bits.adjacency
+        return len({*e, *f}) == 4 and not a[e[0], f[1]] and not a[e[1], f[0]]
+
+    monkeypatch.setattr(Bits, "fit", exchanged)
+    result = attack(release_of(crowd, norm="first-order"), "flatroot", mode="query")
+    assert result.certified is False and not equal(crowd, result)
+
+
+def test_a_found_graph_is_proven_by_what_its_product_leaves_of_the_answers_and_a_wrong_one_is_not(graph, monkeypatch):
+    """The first decoding is kept from proving; once right, once with two edges' ends exchanged."""
+    plain, calls = ask.decode, []
+
+    def unproven(matrix, form, error):
+        got = plain(matrix, form, error)
+        calls.append(error)
+        if len(calls) != 1:
+            return got
+        edges = got.edges.copy()
+        if swap:
+            a, b = (np.flatnonzero((edges == e[:, None]).all(axis=0))[0] for e in apart(edges))
+            edges[:, [a, b]] = np.sort(np.array([[edges[0, a], edges[0, b]], [edges[1, b], edges[1, a]]]), axis=0)
+        return replace(got, edges=edges, certified=False)
+
+    def apart(edges):
+        have = set(map(tuple, edges.T.tolist()))
+        for e in edges.T:
+            for f in edges.T[::-1]:
+                new = {tuple(sorted((e[0], f[1]))), tuple(sorted((f[0], e[1])))}
+                if len({*e, *f}) == 4 and not new & have:
+                    return e, f
+        raise AssertionError
+
+    monkeypatch.setattr(ask, "decode", unproven)
+    release = release_of(graph)
+    for swap in (False, True):
+        calls.clear()
+        result = attack(release, "flatroot", mode="query")
+        assert len(calls) == 2 and result.certified is (not swap)
+        assert swap or equal(graph, result)
+
+
 def test_nodes_and_pairs_cut_the_answer_not_the_questions(graph):
     release = release_of(graph)
     nodes = np.arange(60, 20, -1)
@@ -116,6 +195,37 @@ def test_the_wrong_description_asserts_nothing(graph):
 def test_coarse_answers_still_give_the_graph(graph, kind):
     result = attack(Target.local(release_of(graph), **kind), "flatroot")
     assert equal(graph, result)
+
+
+@pytest.mark.parametrize("decimals", [6, 5])
+def test_rounded_probabilities_give_the_graph_on_a_row_that_no_class_wins_but_no_proof(graph, decimals):
+    """Where logits are large probabilities are 0 or 1, where they are small biases decide: level rows have neither."""
+    result = attack(Target.local(release_of(graph), answer="probabilities", decimals=decimals), "flatroot")
+    assert equal(graph, result) and result.certified is False and result.queries < 400
+
+
+def test_a_level_row_far_out_makes_the_model_linear_within_the_rounding(graph):
+    release = release_of(graph)
+    target = Target.local(release, answer="probabilities", decimals=6)
+    flat = Flat(target, 24, np.random.default_rng(0), 1.0, 1e-3)
+    balance(flat, 1.0)
+    assert np.quantile(np.abs(flat.base), 0.9) < 4
+    loops = graph.adjacency.toarray() + np.eye(80)
+    root = 1 / np.sqrt(loops.sum(1))
+    p = root[:, None] * loops * root
+    z = [flat.draw() for _ in range(8)]
+    change = np.concatenate([flat.ask(one) for one in z])
+    moved = np.concatenate([p @ p @ one for one in z])
+    rest = change - moved @ np.linalg.lstsq(moved, change, rcond=None)[0]
+    assert np.median(np.abs(rest)) < 1e-3 * change.std()
+
+
+def test_too_few_questions_still_rank_pairs(graph):
+    release = release_of(graph)
+    result = attack(release, "flatroot", queries=8)
+    edges = graph.has_edges(*result.pairs)
+    best = np.argsort(-result.scores, kind="stable")[: graph.num_edges]
+    assert not result.found.size and edges[best].mean() > 5 * graph.num_edges / (80 * 79 / 2)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from edgeveil.attacks.flatroot.decode import decode
 from edgeveil.attacks.flatroot.degrees import two_step_degrees
+from edgeveil.attacks.flatroot.edgewise import checked, leading_degrees
 from edgeveil.attacks.flatroot.forms import Form
 from edgeveil.attacks.flatroot.mixes import decode_mix
 from edgeveil.attacks.flatroot.row_decoding import Rows
@@ -232,6 +233,40 @@ def test_rows_come_back_from_few_measurements_and_no_wrong_row_is_accepted():
             wrong = abs(rows.matrix - m)[rows.solved]
             assert not wrong.nnz or wrong.max() < 1e-8
         assert rows.num_measurements <= 120
+
+
+@pytest.mark.parametrize("noise", [1e-12, 1e-6, 1e-4])
+def test_a_row_is_never_solved_by_accident_however_noisy(noise):
+    """Many sets of columns explain few noisy measurements; none may be taken for the row."""
+    rng = np.random.default_rng(4)
+    edges = {tuple(sorted(map(int, rng.choice(150, 2, replace=False)))) for _ in range(200)}
+    m = Form("aug", 2).power(matrix(edges, 150))
+    rows = Rows(150, noise, True)
+    for _ in range(12):
+        z = rng.normal(size=(150, 4))
+        rows.add(z, m @ z + noise * rng.uniform(-1, 1, size=z.shape))
+        rows.solve()
+        wrong = abs(rows.matrix - m)[rows.solved]
+        assert not wrong.nnz or wrong.max() < 100 * noise
+
+
+def test_degrees_follow_from_the_leading_eigenvector_of_one_component_only():
+    degree = np.array([3, 1, 2, 5, 0, 4])
+    linked = degree > 0
+    assert np.array_equal(leading_degrees(0.37 * degree, linked, 0), degree)
+    assert np.array_equal(leading_degrees(0.37 * (degree + 1), linked, 1), degree + 1)
+    assert leading_degrees(np.where(np.arange(6) < 3, 0.37, 0.2) * degree, linked, 0) is None
+
+
+def test_fresh_measurements_bound_how_far_two_matrices_are_apart():
+    rng = np.random.default_rng(0)
+    m = Form("first-order", 2).power(matrix(graph(0b1011011101, 5), 5)).toarray()
+    for size in (0.0, 1e-9, 1e-4, 1.0):
+        wrong = m + size * np.eye(5)[[1]].T @ np.eye(5)[[3]]
+        z = rng.normal(size=(5, 12))
+        factor, apart = checked(wrong, z, 1.7 * m @ z)
+        assert factor == pytest.approx(1.7, rel=1.0) and apart >= np.linalg.norm(factor * wrong - 1.7 * m)
+        assert apart < 1e3 * (size + 1e-14)
 
 
 def test_nonsense_forms_are_refused():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.attacks.flatroot.ask_edges import ask_edges
 from edgeveil.attacks.flatroot.decode import UNPROVEN, Decoded, decode, nothing
 from edgeveil.attacks.flatroot.exact import Seen
 from edgeveil.attacks.flatroot.forms import Form
@@ -26,6 +28,9 @@ TRIAL = 3  # questions that show whether all units keep their state
 FIRST = 8  # questions before the first try
 GROWTH, COARSE_GROWTH = 1.12, 1.35  # of the questions from one try to the next; on large graphs a try is dear
 LARGE = 5000
+NARROW = 40.0  # the smallest singular value of a row's columns is this much below their length
+MOST = 2.5  # measurements of coarse answers, per node
+MANY, RARE = 500, 0.2  # nodes, and the share of them solved at first, that call for reading edges without rows
 
 
 def ask_power(flat: Flat, forms: Sequence[Form], n: int) -> Seen:
@@ -38,6 +43,12 @@ def ask_power(flat: Flat, forms: Sequence[Form], n: int) -> Seen:
         power = _Power(flat, forms, n)
         try:
             power.run()
+            if power.dense:
+                seen = ask_edges(flat, forms[0], n, power.answers)
+                if seen is not None:
+                    return seen
+                power.dense = False
+                power.run()
             wasted += power.calibrated
             if power.rows.solved.all() or wasted == 2 or flat.bounded or attempt + 1 == ATTEMPTS:
                 break
@@ -55,28 +66,46 @@ class _Power:
     def __init__(self, flat: Flat, forms: Sequence[Form], n: int) -> None:
         self._flat, self._forms, self._n = flat, forms, n
         self._symmetric = forms[0].symmetric
-        self._answers = Answers()
+        self.answers = Answers()
+        self.dense: bool | None = None  # whether rows of P^k are too full, so that edges must be read without them
         self._mix: tuple[Float, Float] | None = None
         self._shown: Float | None = None
-        self.rows = Rows(n, 1e-9, self._symmetric)
+        self.rows = Rows(n, 1e-9, self._symmetric, coarse=flat.coarse)
 
     def run(self) -> None:
         """Ask in growing rounds."""
         if not self._symmetric:
             self._show()
         else:
-            for _ in range(TRIAL):
+            while len(self.answers.z) < TRIAL:
                 self._one()
-            if mixing(self._answers) is None:
+            if mixing(self.answers, self._flat.coarse) is None:
                 return
-        while not self.rows.solved.all():
-            if self.rows.num_measurements >= 1.1 * self._n + 2 * SPARE:
+        while not self.rows.solved.all() or self._blurred():
+            if self.rows.num_measurements >= (MOST if self.rows.coarse else 1.1) * self._n + 2 * SPARE:
                 return
             for _ in range(self._more()):
                 self._one()
             self.recover()
             if not self.calibrated:
                 return
+            if self.dense is None:
+                self.dense = self._is_dense()
+                if self.dense:
+                    return
+
+    def _blurred(self) -> bool:
+        """Whether rows from coarse answers decode to nothing yet; more questions average the rounding out."""
+        if not self.rows.coarse or self.conclude().decoded.consistent:
+            return False
+        self.rows.forget()
+        return True
+
+    def _is_dense(self) -> bool:
+        """Whether edges can be read without rows, and hardly any row was solved."""
+        form = self._forms[0]
+        alone = len(self._forms) == 1 and form.positive and form.layers == 2 and not self._flat.bounded
+        return alone and self._n >= MANY and bool(self.rows.solved.mean() < RARE)
 
     @property
     def calibrated(self) -> bool:
@@ -85,9 +114,9 @@ class _Power:
 
     def _more(self) -> int:
         """How many questions the next round asks: just enough for elimination where that is near."""
-        asked = len(self._answers.z)
+        asked = len(self.answers.z)
         if asked <= TRIAL:
-            return (FIRST if self._n <= LARGE else 3 * FIRST) - asked
+            return (FIRST if self._n <= LARGE else 8 * FIRST) - asked
         growth = GROWTH if self._n <= LARGE else COARSE_GROWTH
         step = max(1, math.ceil(asked * (growth - 1)))
         short = math.ceil((len(self.rows.unsolved) + SPARE + 1) / 0.95) - self.rows.num_measurements
@@ -97,8 +126,8 @@ class _Power:
 
     def _one(self) -> None:
         z = self._flat.draw()
-        self._answers.change.append(self._flat.ask(z))
-        self._answers.z.append(z)
+        self.answers.change.append(self._flat.ask(z))
+        self.answers.z.append(z)
 
     def _show(self) -> None:
         """Move all rows alike, one direction at a time: row sums of P^k are one, so the answers are Q itself."""
@@ -115,19 +144,22 @@ class _Power:
         if self._mix is not None:
             return True
         if self._shown is None:
-            self._mix = mixing(self._answers)
+            self._mix = mixing(self.answers, self._flat.coarse)
         else:
-            turn = whiten(np.concatenate(self._answers.change))
+            turn = whiten(np.concatenate(self.answers.change))
             self._mix = None if turn is None else (self._shown @ turn, turn)
         if self._mix is None:
             return False
         q, turn = self._mix
+        if self._flat.coarse:  # all outputs with the same noise, not with the same signal
+            size = np.linalg.norm(turn, axis=0)
+            q, turn = q / size * size.min(), turn / size * size.min()
         self._mix = (q * math.sqrt(q.shape[1]) / float(np.linalg.norm(q)), turn)
         return True
 
     def recover(self) -> None:
         """Solve what the answers so far allow; the rows solved make the calibration better."""
-        if len(self._answers.z) < 2 or not self._calibrate():
+        if len(self.answers.z) < 2 or not self._calibrate():
             return
         self._measure()
         self.rows.solve()
@@ -137,10 +169,10 @@ class _Power:
     def _measure(self) -> None:
         assert self._mix is not None
         q, turn = self._mix
-        design = np.concatenate([z @ q for z in self._answers.z], axis=1)
-        answers = np.concatenate([c @ turn for c in self._answers.change], axis=1)
-        noise = self._flat.noise * float(np.linalg.norm(turn, axis=0).max())
-        self.rows.noise = max(noise, 1e-13)
+        design = np.concatenate([z @ q for z in self.answers.z], axis=1)
+        answers = np.concatenate([c @ turn for c in self.answers.change], axis=1)
+        noise = self._flat.blur(len(self.answers.z)) * float(np.linalg.norm(turn, axis=0).max())
+        self.rows.noise = np.maximum(noise, 1e-13)
         self.rows.restart(design, answers)
 
     def _refine(self) -> None:
@@ -149,8 +181,8 @@ class _Power:
         turn = self._mix[1]
         at = np.flatnonzero(self.rows.solved)
         known = self.rows.matrix[at]
-        left = np.concatenate([known @ z for z in self._answers.z])
-        right = np.concatenate([(c @ turn)[at] for c in self._answers.change])
+        left = np.concatenate([known @ z for z in self.answers.z])
+        right = np.concatenate([(c @ turn)[at] for c in self.answers.change])
         q = np.linalg.lstsq(left, right, rcond=None)[0]
         self._mix = (q, turn)
 
@@ -158,27 +190,60 @@ class _Power:
         """Decode if every row is solved; else rank by what is known."""
         matrix = self.rows.matrix
         if not self.rows.solved.all():
-            return Seen(nothing(UNSOLVED.format(len(self.rows.unsolved), self._n)), matrix)
+            return Seen(nothing(UNSOLVED.format(len(self.rows.unsolved), self._n)), self.rows.rough())
         matrix.data[matrix.data < 0] = 0.0
         size = np.sqrt((self.rows.design**2).mean())
-        error = 50 * self.rows.noise / float(size)
+        noise = float(np.max(self.rows.noise))
+        error = (24 / math.sqrt(self.rows.num_measurements) if self.rows.coarse else 50) * noise / float(size)
         if self._symmetric:
             error = max(error, float(abs(matrix - matrix.T).max()))
-        tried = [self._against_answers(decode(matrix, form, error), form) for form in self._forms]
+        tried = [self._decoded(matrix, form, error) for form in self._forms]
+        tried = [
+            self._against_answers(self._sharpened(got, form), form)
+            for got, form in zip(tried, self._forms, strict=True)
+        ]
         fitting = [d for d in tried if d.consistent]
         if len(tried) == 1 or not fitting:
             return Seen(tried[0], matrix)
         return Seen(fitting[0] if len(fitting) == 1 else replace(fitting[0], certified=False, note=SEVERAL), matrix)
 
+    def _decoded(self, matrix: Any, form: Form, error: float) -> Decoded:
+        """Where answers are coarse their error is an estimate: larger ones are tried, and nothing is certified."""
+        for more in (1, 4, 16) if self.rows.coarse else (1,):
+            got = decode(matrix.copy(), form, more * error)
+            if got.consistent:
+                break
+        return got
+
+    def _sharpened(self, got: Decoded, form: Form) -> Decoded:
+        """With the mixture fitted to a found graph's product, the answers' true error shows, and may prove the graph.
+
+        An entry is off by at most what is left of its row over the smallest singular value of the row's own columns.
+        """
+        if got.certified or not got.consistent or got.open.size or self.rows.coarse or self._mix is None:
+            return got
+        power = form.power(symmetric(got.edges[0], got.edges[1], self._n))
+        turn = self._mix[1]
+        left = np.concatenate([power @ z for z in self.answers.z])
+        right = np.concatenate([c @ turn for c in self.answers.change])
+        q = np.linalg.lstsq(left, right, rcond=None)[0]
+        rest = np.square(right - left @ q).sum(axis=1).reshape(-1, self._n).sum(axis=0)
+        self._mix = (q, turn)
+        self._measure()
+        size = float(np.sqrt((self.rows.design**2).mean()) * math.sqrt(self.rows.num_measurements))
+        return decode(power, form, max(NARROW * math.sqrt(float(rest.max())) / size, 1e-15))
+
     def _against_answers(self, got: Decoded, form: Form) -> Decoded:
         """A certificate must also explain every measurement, whatever the rows in between were believed to be."""
         if not got.certified:
             return got
+        if self.rows.coarse:
+            return replace(got, certified=False, note=UNPROVEN)
         a = symmetric(got.edges[0], got.edges[1], self._n)
         told = form.power(a) @ self.rows.design
         answers = self.rows.answers
         scale = float((told * answers).sum() / (told * told).sum())
-        blur = 1e-9 + 20 * self.rows.noise
+        blur = 1e-9 + 20 * float(np.max(self.rows.noise))
         if np.abs(scale * told - answers).max() <= blur * float(np.abs(answers).max()):
             return got
         return replace(got, certified=False, note=UNPROVEN)

@@ -2,15 +2,19 @@
 
 Exact logits: far out, where no bias decides a unit's state, in as many directions as there are outputs. Rounded logits:
 further out still, until the rounding is below double precision. Single precision: along the flat row itself, where
-moves of any size keep every state. Probabilities: as far out as their logarithms stay finite.
+moves of any size keep every state. Probabilities: as far out as their logarithms stay finite; rounded ones: on a row
+that leaves the classes level.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
 from edgeveil.attacks.flatroot.ask import ask_power
+from edgeveil.attacks.flatroot.balance import balance
 from edgeveil.attacks.flatroot.decode import nothing
 from edgeveil.attacks.flatroot.exact import COLUMNS, Seen
 from edgeveil.attacks.flatroot.forms import Form
@@ -25,6 +29,7 @@ FARTHEST = 1e12
 MANY = 2 * 10**7  # numbers in one question
 NEAR_ZERO = 1e-7  # zero itself would show biases alone, which say nothing of the answers' precision
 STEP = 1e-3
+SIGNAL = 2.0  # how much questions move the log-ratios of rounded probabilities
 UNKNOWN = [
     [Form(norm, layers) for layers in (2, 1, 3) for norm in ("aug", "first-order", "bingge")],
     [Form("aug-rwalk", layers) for layers in (2, 1, 3)],
@@ -70,7 +75,10 @@ def _settle(
         better = min(better, limit / 1.6)
     if not 0.5 < better / max(scale, 1e-300) < 2 and not form.from_zero:
         flat.move_to(better)
-    if flat.grain.kind == "float32" or (target.answer_kind == "probabilities" and not flat.grain.exact):
+    if flat.coarse and not form.from_zero and not form.attends and limit is None:
+        flat.settle = partial(balance, flat, SIGNAL)
+        flat.settle()
+    elif flat.grain.kind == "float32" or flat.coarse:
         flat.along_itself()
     return flat
 

@@ -85,6 +85,8 @@ def two_step_degrees(matrix: Any, form: Form, error: float) -> Degrees | None:
         return Degrees(np.zeros(n, np.int64), float(matrix.diagonal().mean()), 0.0, 0.0, True)
     share = (matrix @ root)[kept] / root[kept]
     gamma = float(np.median(share)) / top
+    if not gamma > 0:
+        return None
     diagonal = matrix.diagonal() / gamma - form.shift
     shift = 2.0 * form.shift * form.loops
     trace = np.bincount(label, weights=shape * diagonal, minlength=size)

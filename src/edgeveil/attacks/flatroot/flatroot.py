@@ -135,8 +135,9 @@ def _report(seen: Seen | None, view: AttackerView, access: Any, facts: Any, note
         value = np.r_[np.ones(d.edges.shape[1]), np.maximum(d.probability, 1e-9)]
         matrix = sp.csr_matrix((value, (pairs[0], pairs[1])), shape=(n, n))
     else:
-        both = seen.matrix + seen.matrix.T
-        matrix = sp.triu(both, 1).tocsr()
+        both = sp.csr_matrix(seen.matrix + seen.matrix.T)
+        size = np.sqrt(np.maximum(both.diagonal(), 1e-3 * max(float(both.diagonal().max(initial=0.0)), 1e-300)))
+        matrix = sp.triu(sp.diags(1 / size) @ both @ sp.diags(1 / size), 1).tocsr()  # entries beside the nodes' own
         matrix.data = np.maximum(matrix.data, 0.0) / max(float(abs(matrix).max()), 1e-300)
         matrix.eliminate_zeros()
     return _scored(matrix, view, access, facts, notes, d.edges, d.open, d.probability, d.certified)

@@ -7,6 +7,7 @@ Z_i' P^k Z_j is the transpose of Z_j' P^k Z_i, which is linear in Q. For others,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,7 @@ from edgeveil.release.target import Target
 __all__ = ["Answers", "Flat", "OutOfQuestions", "mixing"]
 
 Float = NDArray[np.float64]
-SHARP = 1e-4  # a null vector worth its name
+SHARP, BLUNT = 1e-4, 0.1  # a null vector worth its name; and where answers are coarse
 DENSE = 10**6  # numbers of a question that is asked as a plain array
 EPS = float(np.finfo(np.float64).eps)
 
@@ -60,6 +61,8 @@ class Flat:
         self._rng, self._width, self._columns = rng, width, columns
         self.step, self.central, self.bounded, self.scale = step, central, False, scale
         self.grain: Any = None
+        self._errors: list[Float] = []
+        self.settle: Callable[[], None] | None = None  # what else a new flat row needs
         self.redraw()
 
     def redraw(self, finer: float = 1.0) -> None:
@@ -68,16 +71,26 @@ class Flat:
         self.columns = np.flatnonzero(self.row)
         self.step *= finer
         self.move_to(self.scale)
-        shape = (self.base.shape[1], len(self.columns))
-        self.directions = self._rng.normal(size=shape) * self.row[self.columns].mean()
+        self.turn(self.base.shape[1])
+        if self.settle is not None:
+            self.settle()
+
+    def turn(self, count: int) -> None:
+        """Other directions, so many of them."""
+        self.directions = self._rng.normal(size=(count, len(self.columns))) * np.abs(self.row[self.columns]).mean()
 
     def move_to(self, scale: float) -> None:
         """Ask the base question at another scale."""
         self.scale = scale
         raw = self._query(np.tile(scale * self.row[self.columns], (self._target.num_nodes, 1)))
-        if self.grain is None or self._target.answer_kind != "probabilities":  # saturated ones look rounded
-            self.grain = _grain(raw)
+        grain = _grain(raw)
+        if self.grain is None or self._target.answer_kind != "probabilities" or self._finer(grain):
+            self.grain = grain
         self.base = self.read(raw)
+
+    def _finer(self, grain: Resolution) -> bool:
+        """Probabilities near 0 and 1 look rounder than they are, never finer."""
+        return bool(self.grain.rounded and (grain.exact or grain.step < self.grain.step))
 
     def along_itself(self) -> None:
         """From now on move rows along the flat row only, never below zero: such moves keep every unit's state."""
@@ -99,11 +112,18 @@ class Flat:
         shape = (self._target.num_nodes, len(self.directions))
         return self._rng.uniform(-1, 1, shape) if self.bounded else self._rng.normal(size=shape)
 
+    def normal(self, shape: tuple[int, int]) -> Float:
+        """Random vectors, from the questions' own stream."""
+        return self._rng.normal(size=shape)
+
     def ask(self, z: Float, directions: Float | None = None) -> Float:
         """The answers' change per unit when row v moves along sum_k z_vk directions_k."""
         along = self.directions if directions is None else directions
         flat, move = self.scale * self.row[self.columns], self.unit * (z @ along)
-        up = self.read(self._query(flat + move))
+        raw = self._query(flat + move)
+        up = self.read(raw)
+        if self.coarse:
+            self._errors.append(self.grain.step / np.maximum(raw, self.grain.step).min(axis=1))
         if not self.central:
             return (up - self.base) / self.unit
         return (up - self.read(self._query(flat - move))) / (2 * self.unit)
@@ -135,6 +155,17 @@ class Flat:
         return out
 
     @property
+    def coarse(self) -> bool:
+        """Whether probabilities are rounded: then every answer has an error of its own."""
+        return bool(self._target.answer_kind == "probabilities" and not self.grain.exact)
+
+    def blur(self, last: int) -> Any:
+        """Noise of every node over the `last` questions: rounding moves a log-ratio by half a step over p."""
+        if not self.coarse or not last:
+            return self.noise
+        return np.sqrt(np.mean(np.square(self._errors[-last:]), axis=0)) / 4 / self.unit
+
+    @property
     def noise(self) -> float:
         """Size of the answers' rounding in units of a change."""
         size = float(np.abs(self.base).max(initial=0.0)) + 1.0
@@ -149,7 +180,7 @@ def _grain(answer: Float) -> Resolution:
     return resolution(answer)
 
 
-def mixing(answers: Answers) -> tuple[Float, Float] | None:
+def mixing(answers: Answers, coarse: bool = False) -> tuple[Float, Float] | None:
     """Q' [directions, rank] and the turn V [outputs, rank] with change V = P^k Z Q', for symmetric P^k, up to a factor.
 
     Q'^T N_ij = (Q'^T N_ji)^T with N_ij = Z_j^T change_i V: the null vector of a linear system. None if none stands out.
@@ -166,7 +197,7 @@ def mixing(answers: Answers) -> tuple[Float, Float] | None:
         for j in range(i, count):
             blocks.append(_equations(answers.z[j].T @ part[i], answers.z[i].T @ part[j]))
     values, vectors = np.linalg.svd(np.concatenate(blocks), full_matrices=False)[1:]
-    if len(values) > 1 and values[-1] > SHARP * values[-2]:
+    if len(values) > 1 and values[-1] > (BLUNT if coarse else SHARP) * values[-2]:
         return None
     q = vectors[-1].reshape(k, rank)
     agree = sum(float(((z @ q) * p).sum()) for z, p in zip(answers.z[:count], part, strict=True))

@@ -19,7 +19,7 @@ from edgeveil.attacks.flatroot.forms import Form
 from edgeveil.attacks.flatroot.propagate import EDGE, OPEN, Board, symmetric
 from edgeveil.errors import TooLarge
 
-__all__ = ["DENSEST", "check_memory", "only_root", "root_edges", "signed_guess"]
+__all__ = ["DENSEST", "check_memory", "close_roots", "only_root", "root_edges", "signed_guess"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -127,9 +127,13 @@ def only_root(form: Form, adjacency: Any, matrix: Any, gamma: float, error: floa
     rest = (form.power(adjacency) - matrix / gamma).tocsr()
     reach = float(np.diff(matrix.tocsr().indptr).max(initial=1))
     if form.positive:
-        off = float(abs(rest).sum(axis=1).max()) + 2 * reach * error
-        return bool(off ** (1.0 / form.layers) < 0.5 / n)
+        return close_roots(form, n, float(abs(rest).sum(axis=1).max()) + 2 * reach * error)
     if form.layers != 3:
         return False
     off = float(np.sqrt(rest.power(2).sum())) + 2 * np.sqrt(n * reach) * error
     return bool((4 * n * off) ** (1.0 / 3.0) < 0.5 / n)
+
+
+def close_roots(form: Form, n: int, apart: float) -> bool:
+    """Whether powers of positive P that differ by at most `apart` (operator norm) have one graph of n nodes."""
+    return bool(apart ** (1.0 / form.layers) < 0.5 / n)

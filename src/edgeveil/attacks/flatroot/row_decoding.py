@@ -2,12 +2,13 @@
 
 Y = M D with known D [n, m] and m far below n. Rows with few entries are found one by one by matching pursuit. A solved
 row gives one entry of every other row (or says that it is zero); rows with fewer unknowns than measurements are solved
-by least squares. A row counts as solved only if it explains its measurements with some of them to spare: a wrong set
-of columns fits m random measurements with probability zero.
+by least squares. A row counts as solved only if it explains its measurements with so many of them to spare that no
+other set of columns could have done so by accident.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from edgeveil.attacks.flatroot.pursuit import pursue
+
 __all__ = ["Rows"]
 
 Bool = NDArray[np.bool_]
@@ -24,22 +27,26 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 SPARE = 4  # measurements that a row must explain without having been fitted to them
 FEW = 300  # rows that are worth a fit of their own
+ROUGH, KEPT = 6000, 40  # unsolved rows that are ranked roughly, and entries of each that are kept
 WIDEST = 300  # unknowns per row of a non-negative fit
-BATCH = 1 << 25  # numbers in the bases of rows that are solved together
+FILLED = 0.6  # of the measurements that pursuit may use up
+DOUBT = -40.0  # logarithm of the chance that another set of columns explains a row as well
 
 
 @dataclass
 class Rows:
-    """`design` [n, m], `answers` [n, m] of size about 1; `noise`: what of one measurement cannot be explained.
+    """`design` [n, m], `answers` [n, m] of size about 1; `noise`: what of one measurement cannot be explained (of all
+    nodes, or of each). `coarse`: it is so large that small entries show only on average; such rows prove nothing.
 
     `mutual`: M equals its transpose, so that solved rows give values to others; else they give only places. `own`: the
     diagonal is there in every row and may have either sign.
     """
 
     num_nodes: int
-    noise: float
+    noise: Any
     mutual: bool
     own: bool = False
+    coarse: bool = False
     design: Float = field(init=False)
     answers: Float = field(init=False)
     solved: Bool = field(init=False)
@@ -67,8 +74,7 @@ class Rows:
     def solve(self) -> None:
         """Pursuit, elimination and non-negative fits by turns until no further row is solved."""
         if self.num_nodes <= self._room and len(self.unsolved):
-            self.solved[:] = False  # more measurements than unknowns: nothing to build on is needed
-            self.matrix = sp.csr_matrix(self.matrix.shape)
+            self.forget()  # more measurements than unknowns: nothing to build on is needed
         tried = 2 * self.num_nodes
         while len(self.unsolved):
             left = len(self.unsolved)
@@ -79,6 +85,29 @@ class Rows:
                 self._pursue()
             elif not self._fit():
                 return
+
+    def forget(self) -> None:
+        """Solve everything anew."""
+        self.solved[:] = False
+        self.matrix = sp.csr_matrix(self.matrix.shape)
+
+    def rough(self) -> sp.csr_matrix:
+        """M as far as known, with the unsolved rows' largest entries by ridge regression: good enough to rank pairs."""
+        free = self.unsolved
+        if not self.mutual or not len(free) or len(free) > ROUGH or not self.num_measurements:
+            return self.matrix
+        known = self.matrix.T.tocsr()[free]
+        design = self.design[free]
+        gram = design.T @ design
+        gram[np.diag_indices_from(gram)] += 1e-3 * float(np.diagonal(gram).mean())
+        entries = (self.answers[free] - known @ self.design) @ np.linalg.solve(gram, design.T)
+        entries = np.maximum((entries + entries.T) / 2, 0.0)
+        size = np.sqrt(np.maximum(np.diagonal(entries), 1e-3 * np.diagonal(entries).max()))
+        entries /= size[:, None] * size
+        cut = np.sort(entries, axis=1)[:, -min(KEPT, len(free)) :][:, :1]
+        u, v = np.nonzero(entries >= np.minimum(cut, cut.T))
+        add = sp.csr_matrix((entries[u, v] * (size[u] * size[v]), (free[u], free[v])), shape=self.matrix.shape)
+        return (self.matrix + add).tocsr()
 
     @property
     def unsolved(self) -> Int:
@@ -101,24 +130,42 @@ class Rows:
         todo = self.unsolved
         m = self.num_measurements
         free = self.unsolved if self.mutual else np.arange(self.num_nodes)  # others are known where M is symmetric
-        limit = max(1, min(m - SPARE, m // 2 if len(free) < 4 * m else m // 3))
-        size = max(1, BATCH // max(1, m * limit))
+        limit = max(1, min(m - SPARE, int(FILLED * m)))
         known = self.matrix.T.tocsr()
-        for at in range(0, len(todo), size):
-            rows = todo[at : at + size]
-            left = self.answers[rows].copy()
-            if self.mutual:
-                left -= known[rows] @ self.design
-            first = np.searchsorted(free, rows) if self.own else None
-            picked, values, done = pursue(left, self.design[free], limit, self._enough(self.answers[rows]), first)
-            good = np.flatnonzero(done)
-            own = [free[picked[i][picked[i] >= 0]] for i in good]
-            found = [values[i][picked[i] >= 0] for i in good]
-            if self.mutual:
-                for k, i in enumerate(good):
-                    row = known[rows[i]]
-                    own[k], found[k] = np.r_[own[k], row.indices], np.r_[found[k], row.data]
-            self._store(rows[good], own, found)
+        left = self.answers[todo]
+        if self.mutual:
+            left = left - known[todo] @ self.design
+        first = np.searchsorted(free, todo) if self.own else None
+        got = pursue(left, self.design[free], limit, self._enough(todo), first)
+        cut = self._cut(free, todo)
+        rows, columns, values = [], [], []
+        for i in [i for i, one in enumerate(got) if one is not None]:
+            place, value = got[i]
+            keep = np.abs(value) > cut[i]
+            place, value = place[keep], value[keep]
+            if (value[place != first[i]] if first is not None else value).min(initial=1.0) < 0:
+                continue
+            if self._doubt(value, len(free), cut[i]) > DOUBT:
+                continue
+            row = known[todo[i]] if self.mutual else known[:0]
+            rows.append(todo[i])
+            columns.append(np.r_[free[place], row.indices])
+            values.append(np.r_[value, row.data])
+        self._store(np.array(rows, np.int64), columns, values)
+
+    def _doubt(self, value: Float, free: int, cut: float) -> float:
+        """Logarithm of a bound on the chance that other columns, as many of `free`, explain this row by accident.
+
+        What a wrong set leaves unexplained is Gaussian in m - k dimensions and at least the smallest entry long; it
+        must be noise in all of them.
+        """
+        k, m = len(value), self.num_measurements
+        if not k:
+            return -math.inf
+        sets = math.lgamma(free + 1) - math.lgamma(k + 1) - math.lgamma(free - k + 1)
+        least = float(np.median(value) if self.coarse else np.abs(value).min())
+        share = cut / least * (math.sqrt(m) / 2 if self.coarse else 0.1) * math.sqrt(math.e * m / (m - k))
+        return sets + (m - k) * math.log(max(share, 1e-300))
 
     def _eliminate(self) -> bool:
         """Least squares for rows with fewer unknowns than measurements."""
@@ -135,10 +182,11 @@ class Rows:
         left = self.answers[free] - known @ self.design
         x = np.linalg.lstsq(self.design[free].T, left.T, rcond=None)[0].T
         rest = np.linalg.norm(left - x @ self.design[free], axis=1)
-        good = np.flatnonzero(rest <= self._enough(self.answers[free]))
+        good = np.flatnonzero(rest <= self._enough(free))
         columns, values = [], []
+        cut = self._cut(free, free)
         for i in good:
-            keep = np.abs(x[i]) > self._cut(free, free[i])
+            keep = np.abs(x[i]) > cut[i]
             columns.append(np.r_[free[keep], known[i].indices])
             values.append(np.r_[x[i][keep], known[i].data])
         self._store(free[good], columns, values)
@@ -169,9 +217,12 @@ class Rows:
             x = method(self.design[places].T, left)
             if x is None:
                 continue
-            keep = np.abs(x) > self._cut(places, u)
+            cut = self._cut(places, u)
+            keep = np.abs(x) > cut
             rest = float(np.linalg.norm(left - x @ self.design[places]))
-            if keep.sum() + SPARE > self.num_measurements or rest > self._enough(self.answers[u]):
+            if keep.sum() + SPARE > self.num_measurements or rest > self._enough(u):
+                continue
+            if method is _non_negative and self._doubt(x[keep], len(places), cut) > DOUBT:
                 continue
             rows.append(u)
             columns.append(np.r_[places[keep], row.indices] if given else places[keep])
@@ -179,13 +230,15 @@ class Rows:
         self._store(np.array(rows, np.int64), columns, values)
         return bool(rows)
 
-    def _enough(self, answers: Float) -> Any:
+    def _enough(self, rows: Any) -> Any:
         """A rest of this size is noise."""
-        return 8 * self.noise * (np.linalg.norm(answers, axis=-1) + np.sqrt(self.num_measurements))
+        noise = np.broadcast_to(self.noise, self.num_nodes)[rows]
+        return 8 * noise * (np.linalg.norm(self.answers[rows], axis=-1) + np.sqrt(self.num_measurements))
 
-    def _cut(self, places: Int, u: int) -> float:
-        """Below this a fitted entry is noise."""
-        return float(self._enough(self.answers[u]) / np.linalg.norm(self.design[places], axis=1).mean() * 10)
+    def _cut(self, places: Int, u: Any) -> Any:
+        """Below this a fitted entry is noise; much of it averages out where answers are coarse."""
+        times = 2 / math.sqrt(self.num_measurements) if self.coarse else 10.0
+        return self._enough(u) / np.linalg.norm(self.design[places], axis=1).mean() * times
 
 
 def _least_squares(design: Float, left: Float) -> Float | None:
@@ -197,51 +250,3 @@ def _non_negative(design: Float, left: Float) -> Float | None:
         return np.asarray(nnls(design, left, maxiter=4 * design.shape[0])[0], np.float64)
     except RuntimeError:  # did not settle: not a row with few entries
         return None
-
-
-def pursue(answers: Float, columns: Float, limit: int, enough: Float, first: Any = None) -> tuple[Any, Any, Any]:
-    """Orthogonal matching pursuit of every row of `answers` [rows, m] over the non-negative span of `columns` [c, m].
-
-    Returns picked columns [rows, limit] (-1: none), their values, and which rows were explained up to a rest of the
-    size `enough`. `first`: the column of each row that is picked first and may be negative.
-    """
-    count, m = answers.shape
-    size = np.linalg.norm(columns, axis=1)
-    unit = (columns / np.maximum(size, 1e-300)[:, None]).astype(np.float32)  # only ranks columns
-    picked = np.full((count, limit), -1)
-    basis = np.zeros((count, limit, m))
-    share = np.zeros((count, limit))
-    triangle = np.tile(np.eye(limit), (count, 1, 1))
-    left = answers.copy()
-    active = np.flatnonzero(np.linalg.norm(left, axis=1) > enough)
-    for k in range(min(limit, len(columns))):
-        if not len(active):
-            break
-        match = left[active].astype(np.float32) @ unit.T
-        if k:
-            np.put_along_axis(match, picked[active, :k], -np.inf, axis=1)
-        best = match.argmax(axis=1) if k or first is None else first[active]
-        column = columns[best]
-        own = basis[active, :k]
-        inner = np.zeros((len(active), k))
-        for _ in range(2):
-            again = np.matmul(own, column[:, :, None])[:, :, 0]
-            column = column - np.matmul(again[:, None, :], own)[:, 0]
-            inner += again
-        height = np.linalg.norm(column, axis=1)
-        fresh = column / np.maximum(height, 1e-300)[:, None]
-        basis[active, k] = fresh
-        triangle[active, :k, k] = inner
-        triangle[active, k, k] = np.maximum(height, 1e-300)
-        part = np.einsum("im,im->i", fresh, left[active])
-        share[active, k] = part
-        left[active] -= part[:, None] * fresh
-        picked[active, k] = best
-        active = active[np.linalg.norm(left[active], axis=1) > enough[active]]
-    values = np.linalg.solve(triangle, share[:, :, None])[:, :, 0]
-    done = np.ones(count, dtype=bool)
-    done[active] = False
-    blur = enough / max(float(size.mean()), 1e-300)
-    wrong = (values < -blur[:, None]) & (picked >= 0)
-    done &= ~wrong[:, 0 if first is None else 1 :].any(axis=1)
-    return picked, values, done

@@ -225,6 +225,11 @@ def test_advice_takes_the_smallest_epsilon_above_the_floor_beyond_the_noise() ->
     assert [c.epsilon for c in choose(found, judged_graph(), floor=0.8).choices] == [8.0]
     words = conclude(advice, AuditPlan(runs=3), edges=100, choose_on=None)
     assert "Use lapgraph at epsilon 4" in words[0] and "points over" in words[0]
+    assert not any("gives away" in word for word in words)  # not attacked yet
+    advice.choices[0] = replace(advice.choices[0], leakage=0.214, attack="edge-posterior")
+    assert conclude(advice, AuditPlan(runs=3), edges=100, choose_on=None)[1].startswith(
+        "It gives away 21% of the edges among the attacked nodes to someone who holds the release, knows the law"
+    )
 
 
 @pytest.mark.parametrize(

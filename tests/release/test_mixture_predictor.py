@@ -55,3 +55,19 @@ def test_exact_influence_is_what_queries_measure(mixed: ev.Release) -> None:
 def test_weights_and_parts_must_match(mixed: ev.Release) -> None:
     with pytest.raises(InputError, match="one weight per model"):
         MixturePredictor([mixed.predictor], [1.0, 2.0])
+
+
+def test_whoever_holds_it_reads_the_weighted_graph_that_it_heard() -> None:
+    """veil-rr keeps a probability per noisy pair inside a mixture: the strongest reader ranks pairs by it."""
+    from edgeveil.defences.veil import denoised_rr as rr
+
+    graph = toy()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rr, "is_better", lambda *_: True)
+        release = ev.defend(graph, "veil-rr", epsilon=6.0, seed=0)
+    assert isinstance(release.predictor, MixturePredictor) and release.stored_graph is not None
+    found = ev.attack(release, "stored-graph", nodes=np.arange(graph.num_nodes))
+    weights = np.asarray(release.stored_graph[found.pairs[0], found.pairs[1]]).ravel()
+    np.testing.assert_allclose(found.scores, weights / release.stored_graph.data.max())
+    truth = graph.has_edges(*found.pairs)
+    assert ev.metrics.ranking(found.scores, truth)["auc"] > 0.9

@@ -83,10 +83,10 @@ NODES = np.arange(5, 45)
 @pytest.mark.parametrize("output", ["logits", "probabilities"])
 @pytest.mark.parametrize("name", ["linkteller", "lsa2-post", "lsa2-attr"])
 def test_same_scores_as_the_local_target(serve: Any, release: ev.Release, name: str, output: str, connect: Any) -> None:
-    url, key = serve(output=output, guard={"action": "off"})
+    url, key = serve(output=output, decimals=12, guard={"action": "off"})
     options = {"mode": "query", "delta": 1e-4} if name == "linkteller" else {}
     remote = connect(url, key=key, features=release.matrix, only=NODES)
-    local = ev.Target.local(release, answer=output)
+    local = ev.Target.local(release, answer=output, decimals=12)
     far = ev.attack(remote, name, nodes=NODES, **options)
     near = ev.attack(local, name, nodes=NODES, **options)
     np.testing.assert_allclose(far.scores, near.scores, atol=1e-7 * max(1.0, np.abs(near.scores).max()))

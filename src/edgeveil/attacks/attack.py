@@ -17,7 +17,7 @@ from edgeveil.errors import InputError
 from edgeveil.registry import Registry
 from edgeveil.release.target import AttackerView, Target
 
-__all__ = ["ATTACKS", "Access", "Attack", "AttackResult", "Scored", "by_strength", "check_prior"]
+__all__ = ["ATTACKS", "Access", "Attack", "AttackResult", "Scored", "assumed_by", "by_strength", "check_prior"]
 
 Access = Literal["none", "black-box", "white-box"]
 Int = NDArray[np.int64]
@@ -225,6 +225,11 @@ def by_strength() -> tuple[str, ...]:
     """Attacks that an audit tries wherever they apply, the strongest first; it reports the first of equals."""
     tried = [entry for entry in ATTACKS if entry.cls.strength]
     return tuple(e.name for e in sorted(tried, key=lambda e: (-e.cls.strength, e.name)))
+
+
+def assumed_by(name: str) -> str:
+    """What the attacker is taken to have: finishes the sentence "someone who ..."."""
+    return (ATTACKS.create(name).assumed if name in ATTACKS else "") or "asks nothing, compares features"
 
 
 def _name(attack: Attack) -> str:

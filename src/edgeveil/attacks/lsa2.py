@@ -5,7 +5,7 @@ No edge is probed: what these attacks find is similarity, which the graph shares
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,9 @@ from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.release.target import AttackerView, Target
 
-__all__ = ["DISTANCES", "TWO_CLASSES", "Lsa2", "pair_distance", "posteriors"]
+__all__ = [
+    "DISTANCES", "TWO_CLASSES", "Lsa2", "best_pairs", "block_ends", "pair_distance", "posteriors", "rows_of_pairs",
+]  # fmt: skip
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -76,9 +78,9 @@ class Lsa2(Attack):
         metric = "cosine" if self.variant == "published" else self.distance
         access: Any = "black-box" if self.source == "post" else "none"
         if view.whole_graph:
-            return _whole(vectors, metric, view, self.keep, access, notes)
+            return best_pairs(((at, -d) for at, d in rows_of_pairs(vectors, metric)), view, self.keep, access, notes)
         if view.pairs is None:
-            scores = np.concatenate([-block for _, block in _rows_of_pairs(vectors, metric)])
+            scores = np.concatenate([-block for _, block in rows_of_pairs(vectors, metric)])
         else:
             scores = -pair_distance(vectors, *view.pair_positions(), metric)
         return Scored(scores, access=access, notes=notes)
@@ -119,7 +121,7 @@ def _unit(vectors: Float, metric: str) -> Float:
     return out
 
 
-def _rows_of_pairs(vectors: Float, metric: str) -> Iterator[tuple[int, Float]]:
+def rows_of_pairs(vectors: Float, metric: str) -> Iterator[tuple[int, Float]]:
     """Distances of the pairs i < j in order, a block of rows i at a time: (first i, distances)."""
     n = len(vectors)
     product = metric in ("correlation", "cosine")
@@ -161,23 +163,28 @@ _ELEMENTWISE: dict[str, Callable[[Float, Float], Float]] = {
 }
 
 
-def _whole(
-    vectors: Float, metric: str, view: AttackerView, keep: int | None, access: Any, notes: tuple[str, ...]
+def block_ends(n: int, start: int) -> tuple[Int, Int]:
+    """Which pairs (i, j) a block of `rows_of_pairs` that begins at row `start` holds."""
+    rows = min(max(1, BLOCK // n), n - start)
+    count = np.arange(n - 1 - start, n - 1 - start - rows, -1)
+    i = start + np.repeat(np.arange(rows), count)
+    return i, i + 1 + np.arange(len(i)) - np.repeat(np.cumsum(count) - count, count)
+
+
+def best_pairs(
+    blocks: Iterable[tuple[int, Float]], view: AttackerView, keep: int | None, access: Any, notes: tuple[str, ...]
 ) -> Scored:
     """The `keep` best pairs of a whole graph; memory is that of one block plus twice the result."""
-    n = len(vectors)
+    n = len(view.nodes)
     total = n * (n - 1) // 2
     keep = min(20 * n if keep is None else keep, total)
     best = np.empty(0)
     ends = np.empty((2, 0), np.int64)
-    for start, block in _rows_of_pairs(vectors, metric):
-        count = np.arange(n - 1 - start, -1, -1)
-        rows = min(max(1, BLOCK // n), n - start)
-        i = start + np.repeat(np.arange(rows), count[:rows])
-        j = i + 1 + np.arange(len(i)) - np.repeat(np.cumsum(count[:rows]) - count[:rows], count[:rows])
-        best, ends = np.concatenate([best, -block]), np.concatenate([ends, np.stack([i, j])], axis=1)
+    for start, scores in blocks:
+        best, ends = np.concatenate([best, scores]), np.concatenate([ends, np.stack(block_ends(n, start))], axis=1)
         if len(best) > keep:
             top = np.sort(np.argpartition(-best, keep - 1)[:keep])
             best, ends = best[top], ends[:, top]
     note = f"{len(best):,} best of {total:,} pairs are listed; figures beyond them (AUC) need pairs= or nodes="
-    return Scored(best, view.nodes[ends], access, (*notes, note), {}, total - len(best), float(best.min(initial=0.0)))
+    floor = float(best.min()) if len(best) else 0.0
+    return Scored(best, view.nodes[ends], access, (*notes, note), {}, total - len(best), floor)

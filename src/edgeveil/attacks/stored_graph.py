@@ -1,7 +1,7 @@
 """Reading the graph that a release keeps: what anyone who holds the release sees, and the ceiling of black boxes.
 
 For a release without a defence that is the private graph. A mechanism that publishes a noisy graph (EdgeRand, LapGraph,
-GraphPrivatizer, randomised response) keeps that one; its entries are scored as they are.
+GraphPrivatizer, randomised response) keeps that one; its entries are scored by their weights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["StoredGraph"]
 @ATTACKS.register("stored-graph")
 @dataclass(frozen=True, kw_only=True)
 class StoredGraph(Attack):
-    """1 for a pair that the release stores in both directions, 1/2 for one direction (local mechanisms), else 0."""
+    """A pair's weight in the release over the largest one, half of it if one direction alone is stored, else 0."""
 
     reference: ClassVar[str] = "this package; the white-box ceiling of attacks on a published noisy graph"
     strength: ClassVar[int] = 3
@@ -32,7 +32,7 @@ class StoredGraph(Attack):
         """Look pairs up in the stored graph; nothing is asked."""
         assert target.stored_graph is not None
         kept = sp.csr_matrix(target.stored_graph(), dtype=np.float64)
-        kept.data = np.ones(kept.nnz)
+        kept.data = kept.data / max(abs(kept.data).max(initial=0.0), 1e-300)
         upper = sp.triu((kept + kept.T) / 2, 1).tocsr()
         mine = np.zeros(upper.shape[0], dtype=bool)
         mine[view.nodes] = True

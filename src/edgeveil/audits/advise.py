@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from edgeveil.attacks.attack import by_strength
+from edgeveil.attacks.attack import assumed_by, by_strength
 from edgeveil.audits.audit import (
     MIN_EDGES,
     AuditPlan,
@@ -280,6 +280,11 @@ def conclude(advice: Advice, plan: AuditPlan, edges: int, choose_on: str | None)
             f"Use {best.defence} at epsilon {best.epsilon:g}{_at(best.delta)}: validation utility "
             f"{best.validation:.3f} against {advice.floor:.3f} ({advice.floor_is}){_points(best.gain)}."
         )
+        if best.attack and best.leakage is not None:
+            words.append(
+                f"It gives away {best.leakage:.0%} of the edges among the attacked nodes to someone who "
+                f"{assumed_by(best.attack)} ({best.attack}, of the attacks tried the one that finds most)."
+            )
         if best.stated not in (None, best.epsilon):
             words.append(
                 f"Its release states epsilon {best.stated:g}: each of the two graphs pays {best.epsilon:g}, and an "

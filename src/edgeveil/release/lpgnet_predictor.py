@@ -51,6 +51,7 @@ class LPGNetPredictor(Predictor):
     """
 
     kind = "lpgnet"
+    stores_rows = True
     rowwise = True
 
     def __init__(

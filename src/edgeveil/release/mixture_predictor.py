@@ -28,6 +28,7 @@ class MixturePredictor(Predictor):
         self.parts, self.weights = tuple(parts), tuple(float(w) for w in weights)
         self.num_nodes, self.num_outputs = parts[0].num_nodes, parts[0].num_outputs
         self.rowwise = all(part.rowwise for part in parts)
+        self.stores_rows = any(part.stores_rows for part in parts)
 
     def logits(self, x: FeatureMatrix) -> Logits:
         out = np.zeros((x.shape[0], self.num_outputs))
@@ -52,6 +53,11 @@ class MixturePredictor(Predictor):
         found = [w * p.influence(x, nodes, targets, move, along) for p, w in zip(self.parts, self.weights, strict=True)]
         total = sum(found[1:], start=found[0]).tocsr()
         return (total - total.multiply(_same(nodes, targets))).tocsr()
+
+    @property
+    def stored_graph(self) -> sp.csr_matrix | None:
+        """Of the first part that keeps one: what was heard of edges stands before what is public."""
+        return next((part.stored_graph for part in self.parts if part.stored_graph is not None), None)
 
     @property
     def offers_influence(self) -> bool:

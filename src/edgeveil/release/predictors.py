@@ -58,6 +58,12 @@ class Predictor(ABC):
         """Inverse of `state`."""
 
     stores_counts: bool = False
+    stores_rows: bool = False  # numbers about each node that were read off the graph: counts, or what was made of them
+
+    @property
+    def stored_graph(self) -> sp.csr_matrix | None:
+        """The graph it answers with, with its weights (row i lists whom node i hears); None if it keeps none."""
+        return getattr(self, "adjacency", None)
 
     def stored_counts(self, x: FeatureMatrix) -> tuple[StoredCounts, ...]:
         """The noisy counts it answers with, each with its law; none by default."""

@@ -40,6 +40,7 @@ class StoredPredictor(Predictor):
 
     kind = "stored"
     rowwise = True
+    stores_rows = True
 
     def __init__(self, values: NDArray[Any]) -> None:
         self.values = np.asarray(values, np.float64)
@@ -65,6 +66,7 @@ class ReadoutPredictor(Predictor):
     """An MLP over the base's logits and stored noisy counts, row by row; `noise` is that of the counts."""
 
     kind = "readout"
+    stores_rows = True
 
     def __init__(
         self,

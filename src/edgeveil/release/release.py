@@ -130,7 +130,12 @@ class Release:
     @property
     def stored_graph(self) -> sp.csr_matrix | None:
         """The graph that the release keeps and answers with (row i lists whom node i hears); None if it keeps none."""
-        return getattr(self.predictor, "adjacency", None)
+        return self.predictor.stored_graph
+
+    @property
+    def stores_rows(self) -> bool:
+        """Whether it keeps numbers about each node that were read off the graph (noisy counts, evidence)."""
+        return self.predictor.stores_rows
 
     @property
     def stores_counts(self) -> bool:

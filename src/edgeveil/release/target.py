@@ -58,6 +58,7 @@ class Target(ABC):
     derivative: Derivative | None = None  # likewise: (features, nodes, move, along) -> CSR [nodes, num_nodes]
     stored_graph: Callable[[], Any] | None = None  # likewise: the graph it answers with, CSR
     stored_counts: Callable[[], tuple[StoredCounts, ...]] | None = None  # likewise: noisy counts it answers with
+    stores_rows: bool = False  # likewise: whether it keeps numbers about each node's neighbours
     architecture: Mapping[str, Any] | None = None  # what its owner says about the model: name, layers, norm, skip ...
     mechanism: Mapping[str, Any] | None = None  # likewise: the defence's name and params; its law is public
     num_features: int | None = None
@@ -162,6 +163,7 @@ class LocalTarget(Target):
             self.influence_missing = self.influence is None and hasattr(release, "influence")
             if getattr(release, "stored_graph", None) is not None:
                 self.stored_graph = lambda: release.stored_graph
+            self.stores_rows = getattr(release, "stores_rows", False)
             if getattr(release, "stores_counts", False):
                 self.stored_counts = lambda: release.stored_counts
 

@@ -24,7 +24,9 @@ __all__ = ["Beliefs", "infer"]
 Float = NDArray[np.float64]
 Single = NDArray[np.float32]
 Int = NDArray[np.int64]
+Hot = tuple[tuple[NDArray[np.intp], ...], Any]
 DAMP = 0.5
+COLD = -5.0  # log-odds below which a pair's own share in a rate, under 0.007, is nothing
 
 
 class Beliefs:
@@ -38,49 +40,60 @@ class Beliefs:
         self.density = min(max(total, 0.1 * self.n) / pairs, 0.5)
         self.prior = levels.start(self.density)
         self.messages = [np.zeros((2, *s.counts.shape), np.float32) for s in stored]
+        self._other = [np.ascontiguousarray(m[0].T) for m in self.messages]
         self._ratios = [CountRatio.of(s, 0 if known is None else count_of(known, s)) for s in stored]
         self._hot = [np.eye(s.counts.shape[1], dtype=np.float32)[s.clusters] for s in stored]
 
-    def rows(self, part: slice) -> tuple[Single, Single, list[tuple[Single, Single]]]:
-        """Log-odds of the pairs of some rows, their probability, and what each query says at the rows' own end."""
-        base: Single = self.prior.astype(np.float32)[self.levels.codes[part]]
-        slope, own = np.zeros_like(base), []
-        for stored, message in zip(self.stored, self.messages, strict=True):
-            near = [np.take(m[part], stored.clusters, axis=1) for m in message]
-            far = [np.ascontiguousarray(m.T)[stored.clusters[part]] for m in message]
-            base += near[0] + far[0]
-            slope += near[1] + far[1]
-            own.append((near[0], near[1]))
-        odds, p = _settle(base, slope)
+    def rows(self, part: slice) -> tuple[Single, Single, list[Single], Hot]:
+        """Log-odds of the pairs of some rows, their probability, what each query says at the rows' own end, and where
+        a pair's own share in its cells' rates matters: there log-odds are settled, elsewhere they are as given."""
+        base: Single = np.take(self.prior.astype(np.float32), self.levels.codes[part])
+        own: list[Single] = []
+        for stored, message, other in zip(self.stored, self.messages, self._other, strict=True):
+            own.append(np.take(message[0][part], stored.clusters, axis=1))
+            base += own[-1]
+            base += other[stored.clusters[part]]
+        hot = np.nonzero(base > COLD)
+        slope = self._slopes(hot[0] + part.start, hot[1])
+        settled, certain = _settle(base[hot], slope.sum(axis=(0, 1)))
+        p = _sigmoid(base)
+        base[hot], p[hot] = settled, certain
         p[np.arange(len(p)), np.arange(self.n)[part]] = 0
-        return odds, p, own
+        return base, p, own, (hot, slope[0])
+
+    def _slopes(self, i: Any, j: Any) -> Any:
+        """How the messages of a pair's cells change with its own probability: [end, query, pair]."""
+        both = tuple(zip(self.stored, self.messages, strict=True))
+        return np.array([[m[1][a, s.clusters[b]] for s, m in both] for a, b in ((i, j), (j, i))])
 
     def of_pairs(self, i: Int, j: Int) -> Float:
         """Probabilities of the given pairs."""
         base = self.prior[self.levels.codes[i, j]]
-        slope = np.zeros_like(base)
         for stored, message in zip(self.stored, self.messages, strict=True):
             for a, b in ((i, j), (j, i)):
                 base += message[0][a, stored.clusters[b]]
-                slope += message[1][a, stored.clusters[b]]
-        return np.asarray(_settle(base, slope)[1], np.float64)
+        return np.asarray(_settle(base, self._slopes(i, j).sum(axis=(0, 1)))[1], np.float64)
 
     def step(self) -> None:
         """One round: all messages from the current beliefs, then the prior of every level."""
         rates = [np.zeros(s.counts.shape) for s in self.stored]
         mass = np.zeros(256)
         for part in row_blocks(self.n):
-            odds, p, own = self.rows(part)
+            odds, p, own, (hot, slopes) = self.rows(part)
             mass += np.bincount(self.levels.codes[part].ravel(), weights=p.ravel(), minlength=256)
-            for rate, hot, (start, slope), stored in zip(rates, self._hot, own, self.stored, strict=True):
+            alone = np.arange(len(p)), np.arange(self.n)[part]
+            for k, (word, slope, stored) in enumerate(zip(own, slopes, self.stored, strict=True)):
                 if stored.scale:
-                    cavity = _sigmoid(odds - start - slope * p)
-                    cavity[p == 0] = 0
-                    rate[part] = cavity @ hot
+                    np.subtract(odds, word, out=word)
+                    word[hot] -= slope * p[hot]
+                    cavity = _sigmoid(word)
+                    cavity[alone] = 0
+                    rates[k][part] = cavity @ self._hot[k]
                 else:
-                    rate[part] = p @ hot
+                    rates[k][part] = p @ self._hot[k]
         for k, (rate, ratio, stored) in enumerate(zip(rates, self._ratios, self.stored, strict=True)):
             self.messages[k] = self._message(self.messages[k], rate, ratio, exact=not stored.scale)
+            self._other[k] = np.ascontiguousarray(self.messages[k][0].T)
         self.prior = (1 - DAMP) * self.prior + DAMP * self.levels.refit(mass, self.density)
 
     @staticmethod
@@ -131,7 +144,9 @@ def infer(levels: PairLevels, stored: Sequence[StoredCounts], rounds: int, known
 
 
 def _sigmoid(odds: Any) -> Any:
-    return 1 / (1 + np.exp(-np.clip(odds, -80, 80)))
+    out = np.exp(np.minimum(odds, 80))
+    out /= 1 + out
+    return out
 
 
 def _settle(base: Any, slope: Any) -> tuple[Any, Any]:

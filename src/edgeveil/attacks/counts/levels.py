@@ -20,7 +20,7 @@ MARKED, NEVER = 2 * HALF - 1, HALF - 1  # pairs whose prior is given, and pairs 
 SURE = 30.0
 RAREST = 1e-5
 SAMPLE = 400_000
-BLOCK = 2_000_000  # pairs weighed at a time
+BLOCK = 250_000  # pairs weighed at a time: a few arrays of them fit into the processor's cache
 
 
 def row_blocks(n: int) -> Iterator[slice]:

@@ -520,6 +520,7 @@ class Plant:
     verdicts: tuple[tuple[float, str], ...] = ((1.0, "refuted"), (4.0, "refuted"))
     patch: Callable[[pytest.MonkeyPatch], None] | None = None
     fast: bool = True  # a few runs are enough to see it at 1
+    heavy: bool = False  # those few take seconds
 
     def __str__(self) -> str:
         return self.name
@@ -530,8 +531,8 @@ TABLE = (
     Plant("the graph itself", GraphItself, (*BOTH, (8.0, "refuted"), (20.0, "inconclusive"))),
     Plant("edgerand, half of the lies", HalfRand),
     Plant("edgerand that spares nodes of degree above 32", SparedHubs),
-    Plant("edgerand that spares pendant nodes", SparedPendants),
-    Plant("edgerand that leaves lonely nodes alone", LonelyNodes),
+    Plant("edgerand that spares pendant nodes", SparedPendants, heavy=True),
+    Plant("edgerand that leaves lonely nodes alone", LonelyNodes, heavy=True),
     Plant("edgerand whose edges never lie", TruthfulEdges),
     Plant("edgerand with the exact number of edges", ExactNumber),
     Plant("edge swaps that keep every degree", ExactDegrees),
@@ -557,16 +558,16 @@ TABLE = (
     Plant("lpgnet, noise in floating point", FloatingPoint),
     Plant("lpgnet, seed made of the counts", SeedOfCounts),
     Plant("lpgnet, half of the Gaussian noise", partial(LPGNet, noise="gaussian"), patch=half_of_the_scale),
-    Plant("gap, half of the Gaussian noise", HalfGap),
+    Plant("gap, half of the Gaussian noise", HalfGap, heavy=True),
     Plant("veil-rr, half of the lies", HalfPairs),
     Plant("blink, half of the lies", HalfBlink),
     Plant("blink, all of epsilon for each end", OncePerEdge),
-    Plant("lpgnet, a renewal without noise", BareRenewal),
+    Plant("lpgnet, a renewal without noise", BareRenewal, heavy=True),
     Plant("lpgnet-1, half of the noise", partial(SensitivityOne, layers=1)),
     Plant("veil-counts, half of the noise", HalfVeil),
     Plant("veil-counts, a renewal without noise", BareCounts),
     Plant("veil-counts, a renewal that forgets the release", ForgetfulCounts),
-    Plant("veil-rr, half of the lies in a renewal", LoudPairs),
+    Plant("veil-rr, half of the lies in a renewal", LoudPairs, heavy=True),
     Plant("lpgnet, a renewal that forgets its delta", partial(ForgottenDelta, noise="gaussian"), fast=False),
     Plant("veil, a count that is not stated", FreeCount),
     Plant("veil, the exact count", ExactChoice),
@@ -575,7 +576,7 @@ TABLE = (
     Plant("veil, half of the noise of its counts", Veil, patch=half_of_the_scale),
     Plant("gp-sound, all of epsilon for each entry", WholePerEntry),
     Plant("gp-sound, half of the noise on features", private_nodes, patch=half_of_the_feature_noise),
-    Plant("gp-sound, half of the noise on labels", private_nodes, patch=half_of_the_label_noise),
+    Plant("gp-sound, half of the noise on labels", private_nodes, patch=half_of_the_label_noise, heavy=True),
     Plant("gp-edge, half of the noise", HalfLists, fast=False),
     Plant("gp-edge, exact lengths", ExactLengths, fast=False),
 )

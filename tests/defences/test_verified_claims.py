@@ -28,6 +28,7 @@ from plants import TABLE, ForgottenDelta, FreeCount, Plant, SharedStream, Spared
 FAST = Effort(runs=600, canaries=20_000)
 FULL = Effort(runs=2_000)  # a tenth of the default runs; benchmarks/verified_defences.py has the default ones
 SOUND = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-sound", "veil-counts", "veil-rr", "veil", "blink")
+HEAVY = ("veil-rr", "veil")  # made of EdgeRand's coins and LPGNet's counts, which are seen in every run
 
 
 def tried(plant: Plant, claim: float, effort: Effort) -> Verification:
@@ -37,7 +38,9 @@ def tried(plant: Plant, claim: float, effort: Effort) -> Verification:
         return verify(plant.make(epsilon=claim), effort, until_refuted=True)
 
 
-@pytest.mark.parametrize("plant", [p for p in TABLE if p.fast], ids=str)
+@pytest.mark.parametrize(
+    "plant", [pytest.param(p, marks=pytest.mark.slow if p.heavy else ()) for p in TABLE if p.fast], ids=str
+)
 def test_plants_are_caught_at_one(plant: Plant) -> None:
     assert tried(plant, 1.0, FAST).verdict == "refuted"
 
@@ -54,14 +57,14 @@ def test_the_table_with_more_runs(plant: Plant, claim: float, verdict: str) -> N
     assert verdict == "refuted" or claim > found.ceiling
 
 
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in HEAVY else ()) for n in SOUND])
 def test_the_real_mechanisms_are_consistent_at_one(name: str) -> None:
     found = verify(make_defence(name, 1.0), FAST)
     assert found.verdict == "consistent" and found.lower_bound > 0.6
     assert len(found.findings) >= 2 and all(f.ceiling > 3 for f in found.findings)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.slow), 4.0])
 def test_promises_for_a_nodes_own_data_are_verified_beside_the_claim(epsilon: float) -> None:
     found = {f.test: f for f in verify(private_nodes(epsilon), FAST).findings}
     for part in ("features", "label"):

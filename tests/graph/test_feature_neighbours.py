@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeveil.errors import InputError
+from edgeveil.graph import feature_neighbours as module
 from edgeveil.graph.feature_neighbours import feature_neighbours, unit_rows
 
 
@@ -69,3 +70,21 @@ def test_approximate_search_finds_nearly_all_near_pairs(sparse: bool) -> None:
     assert (near > 0).nnz >= 0.8 * (exact > 0).nnz and abs(same_cosine) < 0.05
     again = feature_neighbours(x, 5, exact=False)
     assert (near != again).nnz == 0
+
+
+def test_a_feature_graph_is_computed_once_per_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed, real = [], module._neighbours
+    monkeypatch.setattr(module, "_neighbours", lambda *a: (computed.append(1), real(*a))[1])
+    x = np.random.default_rng(7).random((50, 6))
+    first = feature_neighbours(x, 4)
+    assert feature_neighbours(x.copy(), 4) is first and len(computed) == 1
+    with pytest.raises(ValueError, match="read-only"):
+        first.data[0] = 1.0
+    other = x.copy()
+    other[0, 0] += 1e-3
+    feature_neighbours(other, 4)
+    feature_neighbours(x, 5)
+    assert len(computed) == 3
+    for shift in range(module.RECENT):
+        feature_neighbours(x + shift + 1, 4)
+    assert len(module._RECENT) == module.RECENT

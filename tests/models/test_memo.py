@@ -23,9 +23,9 @@ ALL = np.ones(N, dtype=bool)
 TRAIN = TrainSpec(epochs=5)
 
 
-def train(x: sp.csr_matrix = X, spec: TrainSpec = TRAIN, seed: int = 0) -> dict[str, np.ndarray]:
+def train(x: sp.csr_matrix = X, spec: TrainSpec = TRAIN, seed: int = 0, a: sp.csr_matrix = A) -> dict[str, np.ndarray]:
     model = build(ModelSpec(hidden=4), 12, 3, seed=1)
-    fit(model, x, model.prepare(A), Y, ALL, None, spec, seed=seed)
+    fit(model, x, model.prepare(a), Y, ALL, None, spec, seed=seed)
     return state_arrays(model)
 
 
@@ -48,6 +48,7 @@ def test_other_data_settings_or_seed_are_trained_anew() -> None:
         train(moved)
         train(spec=replace(TRAIN, epochs=6))
         train(seed=1)
+        train(a=0.5 * A)  # the same edges with other weights
     assert memo.hits == 0
 
 

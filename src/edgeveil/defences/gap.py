@@ -53,7 +53,7 @@ from edgeveil.release.release import Release
 from edgeveil.seeds import Seed
 from edgeveil.values import is_whole
 
-__all__ = ["GAP", "GapPredictor", "grid_rows", "neighbour_sums"]
+__all__ = ["GAP", "GapPredictor", "grid_rows", "neighbour_sums", "stage_classifier", "unit_rows"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -155,18 +155,27 @@ class GAP(Defence):
         for phase in distinct(phases):
             phase.logits = own[id(phase)] = unit_rows(row_logits(encoder, phase.x))
 
+        def seen(phase: Phase) -> Float:
+            return np.hstack([own[id(phase)], *(unit_rows(v) for v in phase.vectors)])
+
         def step(hop: int) -> None:
-            for phase in distinct(phases):
-                phase.logits = unit_rows(phase.vectors[-1])
+            if hop < self.hops:
+                for phase, rows in zip(
+                    phases, self.next_rows(job, spec, phases, [seen(p) for p in phases]), strict=True
+                ):
+                    phase.logits = rows
 
         budget = self.noise_stage(job, phases, step)
-        sums = {id(p): np.hstack([unit_rows(v) for v in p.vectors]) for p in distinct(phases)}
-        rows = [np.hstack([own[id(p)], sums[id(p)]]) for p in phases]
-        classifier = _classifier(job, spec, rows[0], rows[1])
-        predictor = GapPredictor(spec, encoder, classifier, sums[id(phases[2])])
+        classifier = stage_classifier(job, spec, seen(phases[0]), seen(phases[1]))
+        kept = seen(phases[2])[:, own[id(phases[2])].shape[1] :]
+        predictor = GapPredictor(spec, encoder, classifier, kept)
         return make_release(
             self, job, predictor, self._job_guarantee(job, budget), seconds=time.perf_counter() - started, notes=notes
         )
+
+    def next_rows(self, job: Job, spec: ModelSpec, phases: Sequence[Phase], seen: Sequence[Float]) -> list[Float]:
+        """What the next hop sums, for every phase; `seen` is all that a phase has so far."""
+        return [unit_rows(phase.vectors[-1]) for phase in phases]
 
     def noise_stage(self, job: Job, phases: Sequence[Phase], learn: Callable[[int], None]) -> Budget:
         """Sum every phase's rows (`logits`) once per hop; `learn` follows each hop and sets the rows of the next.
@@ -246,7 +255,7 @@ def _mlp(job: Job) -> tuple[ModelSpec, tuple[str, ...]]:
     return preset("default", job.graph.dataset, "mlp").model, () if unnamed else (note,)
 
 
-def _classifier(job: Job, spec: ModelSpec, learn: Float, judge: Float) -> Model:
+def stage_classifier(job: Job, spec: ModelSpec, learn: Float, judge: Float) -> Model:
     """The MLP over encoding and sums; validation rows are those of the phase that judges."""
     assert job.graph.y is not None
     rows = learn

@@ -7,6 +7,8 @@ features are compared as they are. Exact in blocks up to `EXACT_NODES`; beyond t
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -21,18 +23,43 @@ __all__ = ["EXACT_NODES", "feature_neighbours", "leading_directions", "unit_rows
 EXACT_NODES = 20_000
 DIMENSIONS = 64
 PROBES = 16
+RECENT = 6  # feature graphs that are kept for a next run with the same features
 _BLOCK = 1024
 _DENSE_COLUMNS = 4096  # below this a dense float32 product beats the sparse one on every graph that we measured
 Float = NDArray[Any]
+_RECENT: OrderedDict[tuple[Any, ...], sp.csr_matrix] = OrderedDict()
 
 
 def feature_neighbours(x: Any, count: int = 15, *, exact: bool | None = None, seed: int = 0) -> sp.csr_matrix:
     """Symmetric CSR of cosine similarities: {u, v} is kept if either is among the other's `count` most similar nodes.
 
     Only positive similarities count, and no node is its own neighbour. `exact=None` decides by the number of nodes.
+    The answer is read-only: it is given again, not computed again, for features of the same content.
     """
     if count < 1:
         raise InputError(f"a feature graph needs at least one neighbour per node, got {count}")
+    name = (_digest(FeatureMatrix.wrap(x)), count, exact, seed)
+    if name not in _RECENT:
+        _RECENT[name] = _neighbours(x, count, exact, seed)
+        for part in (_RECENT[name].data, _RECENT[name].indices, _RECENT[name].indptr):
+            part.flags.writeable = False
+    _RECENT.move_to_end(name)
+    while len(_RECENT) > RECENT:
+        _RECENT.popitem(last=False)
+    return _RECENT[name]
+
+
+def _digest(x: FeatureMatrix) -> str:
+    """Of everything that feature rows are made of."""
+    values = [x.values.data, x.values.indices, x.values.indptr] if x.is_sparse else [x.values]
+    digest = hashlib.sha256(repr(x.shape).encode())
+    for part in (*values, x.shift, x.nodes, x.replaced):
+        if part is not None:
+            digest.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def _neighbours(x: Any, count: int, exact: bool | None, seed: int) -> sp.csr_matrix:
     rows = unit_rows(x)
     n = rows.shape[0]
     few = min(count, n - 1)

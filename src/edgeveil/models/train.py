@@ -292,7 +292,8 @@ def _key(
     values = [x.values.data, x.values.indices, x.values.indptr] if x.is_sparse else [x.values]
     arrays = [y, train, [] if val is None else val, *values, [] if x.shift is None else x.shift]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
-    for array in (*arrays, structure.adjacency.indptr, structure.adjacency.indices):
+    near = structure.adjacency
+    for array in (*arrays, near.indptr, near.indices, near.data):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 

@@ -337,6 +337,7 @@ def test_the_published_variant_has_no_guarantee(graph: ev.Graph) -> None:
     assert "repeats one block of noise" in guarantee.statement()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [{"epsilon": 4.0}, {"epsilon": 1.0, "layers": 1}])
 def test_the_verifier_finds_the_correct_variant_consistent(params: dict[str, Any]) -> None:
     found = verify(LPGNet(**params), Effort(runs=1000, canaries=20_000))

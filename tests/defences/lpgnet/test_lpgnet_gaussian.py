@@ -139,6 +139,7 @@ def test_rows_manifests_and_renewals_carry_delta(tmp_path: Path) -> None:
     assert release_labels(pure)["delta"] == 0.0
 
 
+@pytest.mark.slow
 def test_the_verifier_finds_it_consistent_at_its_delta() -> None:
     found = verify(LPGNet(epsilon=4.0, noise="gaussian"), Effort(runs=400, canaries=2_000))
     assert found.verdict != "refuted"

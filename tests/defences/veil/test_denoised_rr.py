@@ -13,6 +13,7 @@ from test_counts import SHORT, blocks
 import edgeveil as ev
 from edgeveil.defences.renew import renew
 from edgeveil.defences.veil import denoised_rr as rr
+from edgeveil.defences.veil import pair_posterior as posterior
 from edgeveil.defences.veil.denoised_rr import KEPT, VeilRR
 from edgeveil.defences.veil.pair_posterior import Observed, PublicPairs, edge_share, fit_posterior
 from edgeveil.errors import InputError, TooLarge
@@ -56,6 +57,39 @@ def test_pairs_that_say_nothing_get_the_share_of_edges() -> None:
     observed = Observed(*unrank(ranks, n), n, 0.05, 4000)
     chance = fit_posterior(observed, PublicPairs.of(x, chances), rng, None)
     assert chance.std() < 0.15 and chance.mean() == pytest.approx(edge_share(observed), abs=0.1)
+
+
+def test_equal_pairs_are_counted_not_repeated() -> None:
+    """Grouping pairs of the same steps leaves the likelihood as it is."""
+    rng = np.random.default_rng(0)
+    steps = [posterior._Steps(None, 3), posterior._Steps.of(rng.random(500))]
+    bins = [rng.integers(0, 3, 900), steps[1].bins(rng.random(900))]
+    other = [rng.integers(0, 3, 700), steps[1].bins(rng.random(700) ** 2)]
+    plain, grouped = posterior._LogRatio(steps), posterior._LogRatio(steps)
+    plain.fit(bins, np.ones(900), other, np.ones(700))
+    few, times = posterior._grouped(steps, bins)
+    assert len(times) < 60 and times.sum() == 900
+    grouped.fit(few, times, *posterior._grouped(steps, other))
+    np.testing.assert_allclose(plain(bins), grouped(bins), atol=1e-3)
+
+
+def test_pairs_that_are_nearly_all_lies_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """600 nodes without any edge: what is drawn at epsilon 2 are lies, and no GNN is trained on them."""
+    rng = np.random.default_rng(3)
+    x, y = rng.random((600, 8)).astype(np.float32), np.arange(600) % 2
+    part = np.arange(600) % 4
+    empty = Graph.from_edges(
+        np.empty((2, 0), int), num_nodes=600, x=x, y=y, train_mask=part == 0, val_mask=part == 1, test_mask=part > 1
+    )
+    monkeypatch.setattr(rr, "mixture", lambda *_: pytest.fail("nothing is left to be mixed"))
+    release = ev.defend(empty, "veil-rr", epsilon=2.0, seed=0, train=SHORT)
+    assert release.notes[-1] == rr.SILENT and release.guarantee.epsilon == 2.0
+    np.testing.assert_array_equal(release.predict(), ev.defend(empty, "feature-graph", seed=0, train=SHORT).predict())
+
+
+def test_the_told_share_is_that_of_the_expected_edges() -> None:
+    assert posterior.told(np.full(50, 0.2)) == pytest.approx(0.2)
+    assert posterior.told(np.array([1.0, 1.0, 0.0])) == 1.0 and posterior.told(np.zeros(3)) == 0.0
 
 
 def test_the_denoised_graph_helps_where_neighbours_tell_the_class() -> None:

@@ -35,18 +35,24 @@ from edgeveil.registry import Places
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed
 
-__all__ = ["Veil", "hears_pairs"]
+__all__ = ["Veil", "hears_pairs", "share_of_edges"]
 
 LOUD = 0.9  # share of the count in the experiment that hears it best
 ENOUGH = 0.5  # share of edges among the noisy pairs from which these are worth hearing
 
 
-def hears_pairs(num_nodes: int, num_edges: float, epsilon: float) -> bool:
-    """Whether at least half of the pairs that randomised response would show are edges, and it can be drawn at all."""
+def share_of_edges(num_nodes: int, num_edges: float, epsilon: float) -> float:
+    """Expected share of edges among the pairs that randomised response would show."""
     flip, pairs = s_from_epsilon(epsilon) / 2, num_pairs(num_nodes)
     edges = min(max(num_edges, 0.0), float(pairs))
     shown = (1 - flip) * edges + flip * (pairs - edges)
-    return flip * pairs <= MOST_DRAWN / 2 and shown > 0 and (1 - flip) * edges >= ENOUGH * shown
+    return (1 - flip) * edges / shown if shown > 0 else 0.0
+
+
+def hears_pairs(num_nodes: int, num_edges: float, epsilon: float) -> bool:
+    """Whether at least half of the pairs that randomised response would show are edges, and it can be drawn at all."""
+    drawn = s_from_epsilon(epsilon) / 2 * num_pairs(num_nodes)
+    return drawn <= MOST_DRAWN / 2 and share_of_edges(num_nodes, num_edges, epsilon) >= ENOUGH
 
 
 class Asked(NamedTuple):

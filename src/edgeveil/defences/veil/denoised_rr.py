@@ -50,7 +50,7 @@ SCORED = 200_000  # random pairs that tell how many a score would thin
 LEAST = 0.02  # posterior below which a pair is left out of the graph
 KEPT = "on the validation nodes the denoised graph did not beat the edge-free base, so the base alone answers"
 
-
+SILENT = "the noisy pairs are nearly all lies, so the edge-free base alone answers"
 Rule = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 
 
@@ -246,6 +246,8 @@ def _chosen(job: Job, base: EdgeFree, train: sp.csr_matrix, answer: sp.csr_matri
     alone, val, x = base.predictor(job.inference_features), job.val_mask, job.train_features
     if val is None or job.graph.y is None:
         return alone, KEPT
+    if not answer.nnz or not train.nnz:
+        return alone, SILENT
     seen, validation = train, None
     if job.setting == "inductive-evolving":
         seen, train = cut_matrix(answer, job.val_nodes), cut_matrix(train, job.train_mask)

@@ -21,14 +21,16 @@ from scipy.optimize import minimize
 
 from edgeveil.graph.feature_neighbours import leading_directions, unit_rows
 from edgeveil.graph.pairs import num_pairs, unrank
+from edgeveil.graph.row_products import row_products
 
-__all__ = ["Observed", "PublicPairs", "edge_share", "fit_posterior"]
+__all__ = ["FAINT", "Observed", "PublicPairs", "edge_share", "fit_posterior", "told"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995)
 SAMPLE = 100_000  # random pairs, and observed pairs that the model is fitted to
 ROUNDS = 4
+FAINT = 0.03  # share of true edges in the weighted graph below which it is not built
 SMOOTH, RIDGE = 4.0, 0.5  # penalties: jumps between neighbouring steps, and size
 _CHUNK = 1 << 19
 
@@ -63,13 +65,7 @@ class PublicPairs:
 
     def cosine(self, u: Int, v: Int) -> Float:
         """Of the feature rows."""
-        parts = [self._cosine(u[at : at + _CHUNK], v[at : at + _CHUNK]) for at in range(0, len(u), _CHUNK)]
-        return np.concatenate(parts) if parts else np.empty(0)
-
-    def _cosine(self, u: Int, v: Int) -> Float:
-        if sp.issparse(self.rows):
-            return np.asarray(self.rows[u].multiply(self.rows[v]).sum(axis=1), np.float64).ravel()
-        return np.asarray(np.einsum("ij,ij->i", self.rows[u], self.rows[v]), np.float64)
+        return row_products(self.rows, u, v)
 
     def agreement(self, u: Int, v: Int) -> Float:
         """Chance that both ends have the same class."""
@@ -123,19 +119,21 @@ class _LogRatio:
         self._ordered = np.concatenate([np.full(s.size, s.edges is not None) for s in steps])
 
     def __call__(self, bins: Sequence[Int]) -> Float:
-        parts = [self._values[s + b] for s, b in zip(self._starts, bins, strict=False)]
-        return np.asarray(np.sum(parts, axis=0), np.float64)
+        out = np.zeros(len(bins[0]))
+        for start, own in zip(self._starts, bins, strict=False):
+            out += self._values[start + own]
+        return out
 
-    def fit(self, seen: Sequence[Int], weights: Float, random: Sequence[Int]) -> None:
-        """Edges with these weights against random pairs, both of total weight one half."""
+    def fit(self, seen: Sequence[Int], weights: Float, random: Sequence[Int], times: Float) -> None:
+        """Edges with these weights against random pairs that stand for `times` pairs; both weigh one half in all."""
         count = max(float(weights.sum()), 1.0)
-        mine, theirs = weights / weights.sum(), 1.0 / len(random[0])
+        mine, theirs = weights / weights.sum(), times / times.sum()
         joint = np.diff(self._starts)
 
         def loss(values: Float) -> tuple[float, Float]:
             self._values = values
             a, b = self(seen), self(random)
-            value = float(mine @ np.logaddexp(0.0, -a) + theirs * np.logaddexp(0.0, b).sum())
+            value = float(mine @ np.logaddexp(0.0, -a) + theirs @ np.logaddexp(0.0, b))
             pull, push = -mine / (1 + np.exp(a)), theirs / (1 + np.exp(-b))
             slope = np.concatenate([
                 np.bincount(x, pull, n) + np.bincount(y, push, n) for x, y, n in zip(seen, random, joint, strict=True)
@@ -158,17 +156,25 @@ class _LogRatio:
 def fit_posterior(observed: Observed, public: PublicPairs, rng: np.random.Generator, least: float | None) -> Float:
     """P(edge) of every observed pair; `least` is the score below which pairs were thinned.
 
-    Twice: from public facts, then with common neighbours and degrees in the graph that the first time gave.
+    Twice: from public facts, then with common neighbours and degrees in the graph that the first time gave. Where that
+    graph would be nearly all lies (`FAINT`) no pair is worth hearing, and all get 0.
     """
     share = edge_share(observed)
     u, v = _random_pairs(observed.num_nodes, public, rng, least)
     seen, random = _public(public, observed.u, observed.v), _public(public, u, v)
     classes = public.chances.shape[1] ** 2
     first = _maximise(seen, random, [None, None, classes], share, rng)
+    if told(first) < FAINT:
+        return np.zeros(len(first))
     graph = _weighted(observed, first)
     seen += _structural(graph, observed.u, observed.v, first)
     random += _structural(graph, u, v, np.zeros(len(u)))
     return _maximise(seen, random, [None, None, classes, None, None], share, rng)
+
+
+def told(chance: Float) -> float:
+    """Expected share of true edges in a graph that weighs every pair by its chance c of being one: sum c^2 / sum c."""
+    return float(chance @ chance / max(chance.sum(), 1e-300))
 
 
 def _random_pairs(n: int, public: PublicPairs, rng: np.random.Generator, least: float | None) -> tuple[Int, Int]:
@@ -200,11 +206,7 @@ def _structural(graph: sp.csr_matrix, u: Int, v: Int, own: Float) -> list[NDArra
     """Weighted common neighbours over the root of the degrees, and the degrees; a pair's own weight stays out."""
     degrees = np.asarray(graph.sum(axis=1)).ravel()
     pull = np.sqrt(np.maximum(degrees[u] - own, 0.0) * np.maximum(degrees[v] - own, 0.0))
-    common = np.empty(len(u))
-    for at in range(0, len(u), _CHUNK):
-        part = slice(at, at + _CHUNK)
-        common[part] = np.asarray(graph[u[part]].multiply(graph[v[part]]).sum(axis=1)).ravel()
-    return [common / np.sqrt(pull + 1.0), pull]
+    return [row_products(graph, u, v) / np.sqrt(pull + 1.0), pull]
 
 
 def _maximise(
@@ -216,16 +218,23 @@ def _maximise(
 ) -> Float:
     """Expectation-maximisation on a sample, then the posterior of every observed pair."""
     steps = [_Steps.of(r) if size is None else _Steps(None, size) for r, size in zip(random, sizes, strict=True)]
-    theirs = [s.bins(r) for s, r in zip(steps, random, strict=True)]
+    theirs, often = _grouped(steps, [s.bins(r) for s, r in zip(steps, random, strict=True)])
     mine = [s.bins(x) for s, x in zip(steps, seen, strict=True)]
     count = len(mine[0])
     few = np.arange(count) if count <= SAMPLE else rng.choice(count, SAMPLE, replace=False)
-    part = [b[few] for b in mine]
+    part, times = _grouped(steps, [b[few] for b in mine])
     ratio = _LogRatio(steps)
-    ratio.fit(part, np.ones(len(few)), theirs)  # all observed pairs against random ones: the right direction to start
+    ratio.fit(part, times, theirs, often)  # all observed pairs against random ones: the right direction to start
     for _ in range(ROUNDS):
-        ratio.fit(part, _chance(ratio(part), share), theirs)
+        ratio.fit(part, times * _chance(ratio(part), share), theirs, often)
     return _chance(ratio(mine), share)
+
+
+def _grouped(steps: Sequence[_Steps], bins: Sequence[Int]) -> tuple[list[Int], Float]:
+    """Distinct combinations of steps, and how many pairs have each: the likelihood knows pairs by these alone."""
+    codes = np.ravel_multi_index(bins, [s.size for s in steps])
+    _, first, times = np.unique(codes, return_index=True, return_counts=True)
+    return [b[first] for b in bins], times.astype(np.float64)
 
 
 def _chance(log_ratio: Float, share: float) -> Float:

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -50,6 +51,22 @@ def test_changed_features_equal_the_release(live: Callable[..., Any], plain_rele
     np.testing.assert_allclose(got, plain_release.predict(rows, [3, 9])[[0, 3, 11]], rtol=1e-9)
     induced = server.post("/v1/predict", key, json={"nodes": [3, 9, 4], "induced": True}).json()["values"]
     np.testing.assert_allclose(induced, plain_release.predict(nodes=[3, 9, 4], induced=True), rtol=1e-9)
+
+
+def test_an_undefended_release_answers_two_decimals_unless_told(
+    live: Callable[..., Any], plain_release: ev.Release, noisy_release: ev.Release, tmp_path: Path
+) -> None:
+    """Exact probabilities are logits by their logarithm, and those of neighbours are alike."""
+    logits = plain_release.predict()
+    soft = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    for release, given, decimals in ((None, {}, 2), (None, {"decimals": 15}, 15), (noisy_release, {}, None)):
+        server = live(release, state=tmp_path / f"state-{decimals}", **given)
+        key = server.key()
+        values = np.array(server.post("/v1/predict", key, json={"answer_all": True}).json()["values"])
+        assert server.client.get("/v1/model", headers=key).json()["output"]["decimals"] == decimals
+        assert (values == np.round(values, 2)).all() == (decimals == 2)
+        if release is None:
+            np.testing.assert_allclose(values, np.round(soft, decimals), atol=1e-12)
 
 
 def test_npz_and_arrow_bodies(live: Callable[..., Any], plain_release: ev.Release) -> None:

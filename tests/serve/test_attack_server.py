@@ -34,6 +34,7 @@ def test_attacks_on_a_running_server() -> None:
     for attack in ("linkteller, 7 keys of one tenant", "linkteller, 25 tenants and 2 restarts"):
         assert given[attack, "2 cross-readings"] == 2
         assert f1[attack, "2 cross-readings"] < f1[fresh, "off"] / 2
+    assert 0 < found["stored"]["features"] < found["stored"]["open"] and len(found["stored"]["rows"]) == 6
     assert found["honest"]["refused"] <= 0.01 * found["honest"]["asked"]
     dripped, archives, overflow, guesses = found["service"]
     assert dripped["answered"] == dripped["asked"] and guesses["answered"] == guesses["asked"]

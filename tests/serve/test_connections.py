@@ -123,3 +123,45 @@ def test_broken_http_is_answered_in_json(live: Callable[..., Any]) -> None:
             answer += part
     assert answer.startswith(b"HTTP/1.1 400 ") and b'"code": "malformed_http"' in answer
     assert b"application/json" in answer
+
+
+def spoken(url: str, *parts: bytes, pause: float = 0.0) -> bytes:
+    """What the server says to raw bytes until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), 10) as raw:
+        for part in parts:
+            raw.sendall(part)
+            time.sleep(pause)
+        answer = b""
+        while part := raw.recv(65536):
+            answer += part
+    return answer
+
+
+def test_whole_answers_keep_to_http(live: Callable[..., Any]) -> None:
+    """Answers written in one piece: kept alive in order, closed when the client says so, each header once."""
+    server = live()
+    key = server.key()["authorization"].encode()
+
+    def ask(node: int, version: bytes = b"1.1", more: bytes = b"") -> bytes:
+        body = b'{"nodes": [%d]}' % node
+        head = b"POST /v1/predict HTTP/%s\r\nhost: x\r\nauthorization: %s\r\n" % (version, key)
+        return head + more + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+
+    close = b"connection: close\r\n"
+    both = spoken(server.url, ask(3) + ask(5, more=close))  # pipelined: the second waits in the buffer
+    first, second = both.split(b"HTTP/1.1 200 OK\r\n")[1:]
+    for answer, node in ((first, 3), (second, 5)):
+        head, body = answer.split(b"\r\n\r\n", 1)
+        names = [line.split(b":", 1)[0].lower() for line in head.split(b"\r\n")]
+        assert len(names) == len(set(names))
+        assert {b"date", b"content-type", b"x-request-id", b"x-content-type-options"} <= set(names)
+        assert b"content-length: %d" % len(body) in head and b'"nodes":[%d]' % node in body
+        assert (close.strip() in head) == (node == 5)
+    assert b"connection: close" in spoken(server.url, ask(3, b"1.0"))
+    awaited = ask(7, more=b"expect: 100-continue\r\n" + close)
+    at = awaited.index(b"\r\n\r\n") + 4
+    answer = spoken(server.url, awaited[:at], awaited[at : at + 3], awaited[at + 3 :], pause=0.1)
+    assert answer.startswith(b"HTTP/1.1 100") and answer.count(b"HTTP/1.1 200 OK") == 1 and b'"nodes":[7]' in answer
+    lines = (server.settings.state / "audit.jsonl").read_text().count('"route":"/v1/predict","status":200')
+    assert lines == 4
+    server.client.close()

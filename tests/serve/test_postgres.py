@@ -179,6 +179,7 @@ def test_migrating_at_the_same_time(cluster: Cluster, ledger: Ledger) -> None:
     assert not failures
 
 
+@pytest.mark.slow
 def test_a_crashed_database_keeps_every_acknowledged_spend(cluster: Cluster, ledger: Ledger) -> None:
     open_accounts(ledger, edges=100.0, tenant=100.0)
     acknowledged: list[str] = []

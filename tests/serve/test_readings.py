@@ -65,6 +65,27 @@ def test_a_counted_question_is_free_and_keeps_its_kind(ledger: Any) -> None:
     assert count.used("bob", "own", asked) == dict.fromkeys(range(3), 1)  # the refused one was not counted
 
 
+def test_a_question_to_a_new_model_is_a_new_question(graph: ev.Graph, live: Callable[..., Any]) -> None:
+    """The answer is another, so it is not free, though the counts go on."""
+    modes = []
+    for seed in (0, 1, 1):
+        server = live(ev.defend(graph, "none", model="gcn", seed=seed), guard={"cross_readings": 1})
+        modes.append("alone" in fresh(server, server.key("bob"), 5).json())
+        server.stop()
+    assert modes == [False, True, True]
+
+
+def test_no_question_passes_for_another_that_was_counted(ledger: Any) -> None:
+    """Node numbers are the bytes of tiny floats, so a list of asked nodes could stand for a changed row."""
+    count = readings(ledger.database, cross=1, cross_all=1)
+    tiny = np.arange(13, 25, dtype=np.int64)  # a row of twelve features, and twelve node numbers
+    first = Change(np.array([24]), ROWS[[7]], np.zeros((1, 12)))
+    asked = np.array([3, 11, 12, *tiny[:11]])
+    assert count.take("bob", first, asked) == "together"
+    second = Change(np.array([11, 12]), np.stack([tiny.view(np.float64), ROWS[7]]), np.zeros((2, 12)))
+    assert count.take("bob", second, np.array([3])) == "alone"  # node 3 has had its one reading
+
+
 def test_own_rows_have_a_limit_of_their_own(ledger: Any) -> None:
     count = readings(ledger.database, cross=0)
     for i in range(2):
@@ -137,7 +158,17 @@ def test_sound_releases_are_not_bounded(live: Callable[..., Any], noisy_release:
 
 
 def test_recoverable_edges_grow_with_the_questions(plain_release: ev.Release, graph: ev.Graph) -> None:
-    found = [recoverable_edges(plain_release, q)[0] for q in (0, 1, 4, 16, 64)]
-    assert found == sorted(found) and found[:2] == [0, 0] and found[-1] == graph.num_edges
-    assert recoverable_edges(plain_release, None) == (graph.num_edges, graph.num_edges)
-    assert recoverable_edges(ev.defend(graph, "mlp"), 9) == (0, 0)
+    found = [recoverable_edges(plain_release, q) for q in (0, 1, 4, 16, 64)]
+    for end in (0, 1):
+        each = [one[end] for one in found]
+        assert each == sorted(each) and each[:2] == [0, 0] and each[-1] == graph.num_edges
+    assert all(low <= high for low, high, _ in found) and found[2][0] < found[2][1]
+    assert recoverable_edges(plain_release, None) == (graph.num_edges,) * 3
+    assert recoverable_edges(ev.defend(graph, "mlp"), 9) == (0, 0, 0)
+
+
+def test_what_is_recoverable_is_what_flatroot_recovers(plain_release: ev.Release, graph: ev.Graph) -> None:
+    """The operator is warned of all edges at the latest when the package's own attack finds them all."""
+    found = ev.attack(plain_release, "flatroot", mode="query", seed=0)
+    assert found.found.shape[1] == graph.num_edges
+    assert recoverable_edges(plain_release, found.queries)[1] == graph.num_edges

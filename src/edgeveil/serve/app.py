@@ -148,7 +148,7 @@ async def _encoded(service: Service, accept: str, got: Answered) -> tuple[bytes,
     if len(got.nodes) > 512:
         return await service.aside(encode_answer, accept, got.answer, got.nodes, got.facts(), got.named)
     if got.ready is not None and got.named is None and chosen(accept) == JSON:
-        return got.ready.body(got.nodes.tolist(), got.facts()), JSON
+        return got.ready.body(got.nodes.tolist()), JSON
     return encode_answer(accept, got.answer, got.nodes, got.facts(), got.named)
 
 

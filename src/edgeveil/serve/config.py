@@ -94,7 +94,12 @@ class Settings(BaseSettings):
     )
     plain_http: bool = Field(default=False, description="Allow unencrypted traffic on other than loopback addresses.")
     output: Literal["logits", "probabilities", "labels"] = Field(default="probabilities", description="Kind of answer.")
-    decimals: int | None = Field(default=None, ge=0, le=15, description="Round answers to so many decimals.")
+    decimals: int | None = Field(
+        default=None,
+        ge=0,
+        le=15,
+        description="Round answers to so many decimals; default: 2 for probabilities of a release that is not sound.",
+    )
     top_k: int | None = Field(default=None, ge=1, description="Answer only the k likeliest classes.")
     changed_features: bool | None = Field(
         default=None,

@@ -11,11 +11,11 @@ import json
 from typing import Any, Protocol
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from edgeveil.serve.problems import Problem
 
-__all__ = ["Connections", "connection_class"]
+__all__ = ["Connections", "connection_class", "deliver", "has_arrived"]
 
 FULL = Problem(503, "overloaded", "too many connections; try again", retry_after=1)
 GARBLED = Problem(400, "malformed_http", "this is not an HTTP/1.1 request")
@@ -103,6 +103,9 @@ class _Corked:
             self._transport.write(self._held + data)
             self._held = b""
 
+    def write_whole(self, data: bytes) -> None:
+        self._transport.write(data)
+
     def close(self) -> None:
         if self._held:
             self._transport.write(self._held)
@@ -110,6 +113,52 @@ class _Corked:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+_BOOKED = h11.Response(status_code=200, headers=[("content-length", "0")])
+_END = h11.EndOfMessage()
+_CLOSE = (b"connection", b"close")
+
+
+def _cycle(channel: Any) -> RequestResponseCycle | None:
+    """Uvicorn's state of one exchange, behind its own `receive` or `send`."""
+    owner = getattr(channel, "__self__", None)
+    return owner if isinstance(owner, RequestResponseCycle) else None
+
+
+def has_arrived(receive: Any) -> bool:
+    """Whether `receive` will answer without waiting for the client."""
+    cycle = _cycle(receive)
+    return cycle is not None and cycle.message_event.is_set()
+
+
+def deliver(send: Any, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+    """Write a whole answer of status 200 as one piece; False where uvicorn's `send` has to take it in parts.
+
+    h11 checks and writes every header in Python, which is a sixth of the time of a small answer. Its books get a
+    stand-in of the same kind, and the bytes are written here: `headers` have a content-length and are safe to send.
+    """
+    cycle = _cycle(send)
+    if cycle is None or cycle.disconnected or cycle.response_started or cycle.flow.write_paused:
+        return False
+    transport: Any = cycle.transport
+    if not isinstance(transport, _Corked):
+        return False
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.message_event.set()
+    conn = cycle.conn
+    conn.send(_BOOKED)
+    conn.send(_END)
+    last = conn.our_state is h11.MUST_CLOSE or not cycle.keep_alive or _CLOSE in headers
+    lines = [b"%s: %s\r\n" % header for header in (*cycle.default_headers, *headers) if header != _CLOSE]
+    close = b"connection: close\r\n" if last else b""
+    transport.write_whole(b"".join((b"HTTP/1.1 200 OK\r\n", *lines, close, b"\r\n", body)))
+    if last:
+        conn.send(h11.ConnectionClosed())
+        transport.close()
+    cycle.on_response()
+    return True
 
 
 class _Connection(H11Protocol):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.errors import StorageError
 from edgeveil.graph.features import FeatureMatrix
+from edgeveil.release.identity import release_identity
 from edgeveil.release.release import Release
 from edgeveil.serve.khop import gcn_update
 from edgeveil.serve.problems import Problem
@@ -30,6 +32,13 @@ class Change:
     def __init__(self, nodes: Int, rows: Float, stored: Float) -> None:
         self.nodes, self.rows, self.stored = nodes, rows, stored
 
+    def written(self, asked: Int) -> bytes:
+        """The question in bytes, in whatever order it was sent: no two questions have the same."""
+        order = np.argsort(self.nodes)
+        sizes = np.array([len(asked), *self.rows.shape], np.int64)
+        parts = (sizes, np.sort(asked), self.nodes[order], self.rows[order])
+        return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+
 
 class Engine:
     """A release made ready for serving. All methods are safe to call from several threads."""
@@ -45,6 +54,11 @@ class Engine:
         self.largest = _largest(release.matrix)
         self.rowwise = release.predictor.rowwise
         self.strategy = "rows" if self.rowwise else "k-hop" if self._update is not None else "full"
+
+    @cached_property
+    def identity(self) -> str:
+        """What it answers with: another model or graph has another one."""
+        return release_identity(self.release)
 
     def check(self, query: Query, max_nodes: int, reach: float = np.inf) -> None:
         """Refuse a question that names unknown or repeated nodes, has the wrong shape, or is too large.

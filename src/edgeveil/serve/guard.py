@@ -112,7 +112,7 @@ class Guard:
     # -- detectors ------------------------------------------------------------------------------------------------
 
     def _watch_change(self, key: str, tenant: str, change: Change, asked: Int) -> Decision:
-        name = _name(change, asked)
+        name = hashlib.sha256(change.written(asked)).digest()
         if name in self._queries:
             return PASS
         verdicts, marks = self._rows.judge(change.nodes, change.rows, change.stored)
@@ -190,15 +190,6 @@ class Guard:
         action = ACTIONS[min(ACTIONS.index(action), self._ceiling)]
         delay = self.settings.slow_seconds * min(1.0, share) if ACTIONS.index(action) in (2, 3) else 0.0
         return Decision(action, detector, score, limit, delay, partners if detector == "shared" else ())
-
-
-def _name(change: Change, asked: Int) -> bytes:
-    """Identity of a question: what changes to what, and whom the answer is about."""
-    order = np.argsort(change.nodes)
-    state = hashlib.sha256(np.sort(asked).tobytes())
-    state.update(change.nodes[order].tobytes())
-    state.update(np.ascontiguousarray(change.rows[order]).tobytes())
-    return state.digest()
 
 
 def _worse(a: Decision, b: Decision) -> Decision:

@@ -9,12 +9,14 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
 
 from edgeveil.errors import LedgerUnavailable
+from edgeveil.serve.connections import deliver, has_arrived
 from edgeveil.serve.problems import AuditUnavailable, Problem, as_problem
 from edgeveil.serve.service import Service
 
@@ -54,7 +56,8 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        await _Exchange(self._app, self._service, scope, receive, send).run()
+        exchange = _Exchange(self._service, scope, receive, send)
+        await exchange.run(partial(self._app, scope, exchange.receive, exchange.respond))
 
 
 class Shortcut:
@@ -63,22 +66,17 @@ class Shortcut:
     def __init__(self, app: FastAPI, service: Service, handlers: dict[tuple[str, str], Handler]) -> None:
         self._app: App = app
         self.state = app.state
-        self._direct = {name: Envelope(_straight(handler), service) for name, handler in handlers.items()}
+        self._service, self._handlers = service, handlers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        name = (scope.get("method", ""), scope.get("path", ""))
-        await self._direct.get(name, self._app)(scope, receive, send)
-
-
-def _straight(handler: Handler) -> App:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        handler = self._handlers.get((scope.get("method", ""), scope.get("path", "")))
+        if handler is None:
+            await self._app(scope, receive, send)
+            return
         scope["route"] = _Path(scope["path"])
-        answer = await handler(Request(scope, receive))
-        await send({"type": "http.response.start", "status": answer.status_code, "headers": answer.raw_headers})
-        await send({"type": "http.response.body", "body": answer.body})
-
-    return app
+        exchange = _Exchange(self._service, scope, receive, send)
+        await exchange.run(partial(exchange.hand, handler))
 
 
 class _Path(NamedTuple):
@@ -100,8 +98,8 @@ async def read_body(receive: Receive) -> bytes:
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, app: Any, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
-        self._app, self._service, self._scope, self._send = app, service, scope, send
+    def __init__(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+        self._service, self._scope, self._send = service, scope, send
         self._receive_raw = receive
         self._headers = dict(scope["headers"])
         given = self._headers.get(b"x-request-id", b"")
@@ -119,14 +117,15 @@ class _Exchange:
         settings = self._service.settings
         return settings.max_snapshot_body if self._scope["path"] == "/v1/snapshots" else settings.max_body
 
-    async def run(self) -> None:
+    async def run(self, answer: Callable[[], Awaitable[None]]) -> None:
+        """See one answer through, whatever becomes of it."""
         self._started = time.perf_counter()
         self._deadline = asyncio.get_running_loop().time() + self._service.settings.body_timeout
         try:
             declared = self._headers.get(b"content-length", b"0")
             if not declared.isdigit() or int(declared) > self._limit:
                 raise self._too_large()
-            await self._app(self._scope, self._receive, self._respond)
+            await answer()
         except asyncio.CancelledError:
             self._status = self._status or 499
             raise
@@ -138,15 +137,26 @@ class _Exchange:
     def _too_large(self) -> Problem:
         return Problem(413, "too_large", f"the body exceeds {self._limit} bytes; send less or use npz")
 
-    async def _receive(self) -> Message:
+    async def hand(self, handler: Handler) -> None:
+        """Have a handler answer, and write the answer in one piece where the connection can take it so."""
+        answer = await handler(Request(self._scope, self.receive))
+        headers = self._head(answer.status_code, answer.raw_headers)
+        if not (answer.status_code == 200 and deliver(self._send, headers, bytes(answer.body))):
+            await self._send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
+            await self._send({"type": "http.response.body", "body": answer.body})
+
+    async def receive(self) -> Message:
         """The client's next part, within the limits on size and time."""
         if self._left < 0:
             return await self._receive_raw()
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                message = await self._receive_raw()
-        except TimeoutError:
-            raise Problem(408, "body_timeout", "the body did not arrive in time") from None
+        if has_arrived(self._receive_raw):
+            message = await self._receive_raw()
+        else:
+            try:
+                async with asyncio.timeout_at(self._deadline):
+                    message = await self._receive_raw()
+            except TimeoutError:
+                raise Problem(408, "body_timeout", "the body did not arrive in time") from None
         self._left -= len(message.get("body", b""))
         if self._left < 0:
             raise self._too_large()
@@ -154,17 +164,23 @@ class _Exchange:
             self._left, self._unread = -1, False  # later calls only wait for the disconnect
         return message
 
-    async def _respond(self, message: Message) -> None:
+    async def respond(self, message: Message) -> None:
+        """Pass a part of the answer on; its head gets our headers."""
         if message["type"] == "http.response.start":
-            if message["status"] < 400 and self._scope["path"] != "/healthz":
-                self._record(message["status"])  # no answer leaves without its line in the audit log
-            self._status = message["status"]
-            message["headers"] = [*message.get("headers", []), *_SAFE, (b"x-request-id", self.id.encode())]
-            if self._scope["scheme"] == "https":
-                message["headers"].append((b"strict-transport-security", b"max-age=31536000"))
-            if self._unread:  # or the rest of the body would keep the connection busy
-                message["headers"].append((b"connection", b"close"))
+            message["headers"] = self._head(message["status"], message.get("headers", []))
         await self._send(message)
+
+    def _head(self, status: int, given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """The headers of an answer that may leave: no good one does without its line in the audit log."""
+        if status < 400 and self._scope["path"] != "/healthz":
+            self._record(status)
+        self._status = status
+        headers = [*given, *_SAFE, (b"x-request-id", self.id.encode())]
+        if self._scope["scheme"] == "https":
+            headers.append((b"strict-transport-security", b"max-age=31536000"))
+        if self._unread:  # or the rest of the body would keep the connection busy
+            headers.append((b"connection", b"close"))
+        return headers
 
     async def _fail(self, error: Exception) -> None:
         problem = as_problem(error)
@@ -177,7 +193,7 @@ class _Exchange:
         if self._status:  # half an answer is out: nothing sensible can follow
             return
         status, headers, body = problem_response(problem, self.id, self._scope["path"])
-        await self._respond({"type": "http.response.start", "status": status, "headers": headers})
+        await self.respond({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
     @property

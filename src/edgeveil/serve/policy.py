@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgeveil.errors import InputError
 
-__all__ = ["Answer", "Output", "OutputPolicy"]
+__all__ = ["COARSE", "Answer", "Output", "OutputPolicy"]
 
 Output = Literal["logits", "probabilities", "labels"]
 Float = NDArray[np.float64]
@@ -33,6 +33,9 @@ class Answer:
     def rows(self, at: NDArray[np.int64]) -> Answer:
         """Some of the rows."""
         return Answer(self.kind, **{name: part[at] for name, part in self.arrays().items()})
+
+
+COARSE = 2  # decimals of probabilities where nothing sound protects edges and the operator has not said
 
 
 @dataclass(frozen=True)

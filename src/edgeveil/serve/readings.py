@@ -3,8 +3,8 @@
 A *cross-reading* reads a node while the row of another node differs from the stored one; every attack that learns edges
 from the model's reactions needs them, whatever the features look like. An *own reading* reads a node under a change of
 its own row alone. What is counted is on disk before anything is answered, and it is counted for the edge set, so that
-neither a restart, another key nor a newly trained model starts anew. A question that was counted is free ever after: it
-gets the same answer.
+neither a restart, another key nor a newly trained model starts anew. A question that was counted is free ever after, as
+long as it gets the same answer: from the same model on the same graph.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class Readings:
                     raise
         self._secret = self._database.secret()
 
-    def take(self, tenant: str, change: Change, asked: Int) -> Mode:
+    def take(self, tenant: str, change: Change, asked: Int, model: str = "") -> Mode:
         """Count one question. ``together``: answer it as asked. ``alone``: each node may see its own change only.
 
-        Raises a 429 when not even that is left for one of the nodes.
+        `model`: the identity of what answers. Raises a 429 when not even that is left for one of the nodes.
         """
-        digest, cross = self._digest(change, asked), crossed(change, asked)
+        digest, cross = self._digest(change, asked, model), crossed(change, asked)
         own = np.intersect1d(asked, change.nodes)
         with self._lock, self._database.write() as connection:
             known = self._known(connection, tenant, digest)
@@ -153,10 +153,6 @@ class Readings:
         found: Any = connection.execute(text(statement), {"s": self._scope, "t": tenant, "d": digest}).scalar()
         return found  # type: ignore[no-any-return]
 
-    def _digest(self, change: Change, asked: Int) -> str:
-        """A keyed name of the question: what changes to what, and whom the answer is about."""
-        order = np.argsort(change.nodes)
-        state = hmac.new(self._secret, np.sort(asked).tobytes(), hashlib.sha256)
-        state.update(change.nodes[order].tobytes())
-        state.update(np.ascontiguousarray(change.rows[order]).tobytes())
-        return state.hexdigest()
+    def _digest(self, change: Change, asked: Int, model: str) -> str:
+        """A keyed name of the question: what changes to what, whom the answer is about, and who answers."""
+        return hmac.new(self._secret, change.written(asked) + model.encode(), hashlib.sha256).hexdigest()

@@ -34,9 +34,9 @@ from edgeveil.serve.exposure import recoverable_edges
 from edgeveil.serve.guard import Decision
 from edgeveil.serve.inference import Inference, Question
 from edgeveil.serve.leases import Leases
-from edgeveil.serve.policy import Answer, OutputPolicy
+from edgeveil.serve.policy import COARSE, Answer, OutputPolicy
 from edgeveil.serve.problems import AuditUnavailable, Problem
-from edgeveil.serve.readings import Limits, Readings
+from edgeveil.serve.readings import Limits, Mode, Readings
 from edgeveil.serve.server_ledger import Ledger
 from edgeveil.serve.snapshots import SnapshotRequest, Snapshots
 from edgeveil.serve.telemetry import AuditLog, Metrics
@@ -102,7 +102,7 @@ class Service:
             named="edge_set" in settings.model_fields_set,
             tenants={name: frozenset(who) for name, who in settings.edge_set_tenants.items()},
         )  # fmt: skip
-        self.policy = OutputPolicy(settings.output, settings.decimals, settings.top_k, self.release.multilabel)
+        self.policy = _policy(settings, self.release)
         self.metrics = Metrics()
         self.audit = AuditLog(settings.audit_path)
         self.throttle = Throttle(settings.failed_keys)
@@ -158,11 +158,12 @@ class Service:
             return
         allowed = self.readings.limits.cross_all if self.readings.limits.cross else 0
         questions = allowed if self.is_bounded(engine) else None
-        found, total = recoverable_edges(engine.release, questions)
+        low, high, total = recoverable_edges(engine.release, questions)
+        found = f"{low} to {high}" if low < high else str(high)
         said = "any number of cross-readings" if questions is None else f"{questions} cross-readings of every node"
         log.warning(
             "changed features are open and this release has no sound guarantee: %s (guard.cross_readings, "
-            "cross_readings_all) recover about %d of %d edges, and similar answers hint at more. What holds against "
+            "cross_readings_all) recover about %s of %d edges, and similar answers hint at more. What holds against "
             "any number of tenants is a release with a sound guarantee: edgeveil release --defence lapgraph",
             said, found, total,
         )  # fmt: skip
@@ -256,7 +257,7 @@ class Service:
         alone = False
         try:
             if change is not None and self.is_bounded(engine):
-                alone = await asyncio.to_thread(self.readings.take, key.tenant, change, asked) == "alone"
+                alone = await asyncio.to_thread(self._count, key.tenant, engine, change, asked) == "alone"
             judge = None if alone else self._judge(key, engine, query, change, asked)
             logits = await self._ask(key, Question(engine, query, change, alone, judge))
         except BaseException:
@@ -266,6 +267,9 @@ class Service:
             await self._overflowed(key)
         self.metrics.rows("stored" if counted is None else "computed", len(asked))
         return Answered(asked, self.policy.apply(logits), computed=counted is not None, alone=alone)
+
+    def _count(self, tenant: str, engine: Engine, change: Change, asked: Any) -> Mode:
+        return self.readings.take(tenant, change, asked, engine.identity)
 
     async def _ask(self, key: Key, question: Question) -> Any:
         """Have a question judged and answered; a delayed one waits between the two."""
@@ -319,7 +323,7 @@ class Service:
         """What the policy lets through of every stored answer is worked out once."""
         found = self._ready_answers.get(engine.name)
         if found is None:
-            found = self._ready_answers[engine.name] = ReadyRows(self.policy.apply(engine.base))
+            found = self._ready_answers[engine.name] = ReadyRows(self.policy.apply(engine.base), CHARGED)
         asked = engine.asked(query)
         self.metrics.rows("stored", len(asked))
         return Answered(asked, ready=found)
@@ -382,6 +386,14 @@ class Service:
             self.metrics.queries(account.subject.removeprefix("tenant:"), account.used, limit)
         self.metrics.load(self.inference.waiting, self.settings.queue, self.connections())
         return self.metrics.text()
+
+
+def _policy(settings: Settings, release: Release) -> OutputPolicy:
+    """Exact probabilities show neighbours by their logarithms as logits do; rounded ones less (docs/guard.md)."""
+    decimals = settings.decimals
+    if decimals is None and settings.output == "probabilities" and release.guarantee.status != "sound":
+        decimals = COARSE
+    return OutputPolicy(settings.output, decimals, settings.top_k, release.multilabel)
 
 
 def _open_state(settings: Settings) -> Database:

@@ -237,7 +237,7 @@ def chosen(accept: str) -> str:
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
         given = next((p[2:] for p in parameters if p.startswith("q=")), "1")
         try:
-            weights[name] = float(given)
+            weights[name] = float(given) if 0 <= float(given) <= 1 else 0.0  # neither nan nor inf
         except ValueError:
             weights[name] = 0.0
     liked = {m: weights.get(m, weights.get("application/*", weights.get("*/*", 0.0))) for m in (JSON, NPZ, ARROW)}
@@ -277,18 +277,22 @@ class Named:
 
 
 class ReadyRows:
-    """The stored answers as the policy lets them out; rows that were asked for once stay written as JSON."""
+    """The stored answers as the policy lets them out; rows that were asked for once stay written as JSON.
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer = answer
+    `facts` go with every answer.
+    """
+
+    def __init__(self, answer: Answer, facts: dict[str, Any]) -> None:
+        self.answer, self._end = answer, _encode(facts)[1:]
         self._parts = answer.arrays()
         self._rows: dict[int, tuple[str, ...]] = {}
 
-    def body(self, nodes: list[int], facts: dict[str, Any]) -> bytes:
+    def body(self, nodes: list[int]) -> bytes:
         """What `encode_answer` writes about these nodes in JSON."""
         rows = [self._rows.get(node) or self._write(node) for node in nodes]
         parts = [f'"{name}":[{",".join([row[i] for row in rows])}]' for i, name in enumerate(self._parts)]
-        return f'{{"kind":"{self.answer.kind}","nodes":{_encode(nodes)},{",".join(parts)},{_encode(facts)[1:]}'.encode()
+        head = f'{{"kind":"{self.answer.kind}","nodes":[{",".join(map(str, nodes))}],'
+        return f"{head}{','.join(parts)},{self._end}".encode()
 
     def _write(self, node: int) -> tuple[str, ...]:
         if len(self._rows) >= _REMEMBERED:

@@ -13,12 +13,13 @@ TARGET = Path(__file__).parents[1] / "src" / "edgeveil" / "runs" / "data" / "cos
 
 
 def main(paths: list[str]) -> None:
-    """Average processor seconds per kind of run over all stores, with the probe of this machine."""
+    """Average processor seconds per kind of run over all stores; kinds that no store has keep their known cost."""
     measured = []
     for path in paths:
         with Store(path, create=False) as store:
             measured += store.seconds()
-    TARGET.write_text(json.dumps(pack(measured), indent=1) + "\n", encoding="utf-8")
+    known = json.loads(TARGET.read_text(encoding="utf-8"))
+    TARGET.write_text(json.dumps(pack(measured, known), indent=1) + "\n", encoding="utf-8")
     print(f"{len(measured)} runs packed into {TARGET.name}")
 
 

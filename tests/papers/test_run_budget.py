@@ -123,3 +123,27 @@ def test_spending_ends_when_nothing_is_left_and_a_failing_run_is_tried_once(
         again = Answers()
         spent = spend("lpgnet", store, again, toy.named, 3600.0)
         assert again.done == ["citeseer"] and (spent.before, spent.after, spent.finished) == (2, 3, True)
+
+
+def test_runs_that_take_longer_than_estimated_do_not_outlast_the_budget(
+    tmp_path: Path, toy: Graph, prices: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    class Slow(Answers):
+        def run(self, function: str, tasks: Sequence[Task], graphs: Mapping[str, Graph]) -> Iterator[Outcome]:
+            for outcome in super().run(function, tasks, graphs):
+                now[0] += 20.0  # estimated: 1 s
+                yield outcome
+
+    many = (RunConfig(dataset="cora", preset="lpgnet", epsilon=float(i), defence="lapgraph") for i in range(1, 500))
+    every = [cell(0.9, config) for config in many]
+    book = type("Book", (), {"cells": lambda self, table, mode: every})()
+    monkeypatch.setattr(budget, "tables_of", lambda name: [(book, "7")])
+    known = {run_key(t.run): (t,) for c in every for t in c.recipes["published"].terms}
+    monkeypatch.setattr(budget, "asked", lambda: known)
+    monkeypatch.setattr(budget, "measured", Samples)
+    work = Slow()
+    with Store(tmp_path / "s.sqlite") as store:
+        spend("lpgnet", store, work, toy.named, 7200.0, clock=lambda: now[0])
+    assert 0.9 * 7200 < now[0] < 1.1 * 7200

@@ -33,6 +33,7 @@ print(json.dumps([m.__file__ for name, m in sys.modules.items() if name.startswi
 NO_FIGURE = {"plan"}  # loaded by the test itself
 
 
+@pytest.mark.slow
 def test_every_module_that_a_run_loads_is_covered() -> None:
     path = [str(PACKAGE.parent), str(Path(__file__).parents[1])]
     code = f"import sys; sys.path[:0] = {path!r}\n{EVERY_METHOD}"

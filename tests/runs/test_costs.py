@@ -49,3 +49,18 @@ def test_a_run_of_an_audit_has_a_cost_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 def test_this_machine_has_a_speed() -> None:
     assert 0.01 < costs.speed() < 100
+
+
+def test_new_measurements_bring_the_other_kinds_to_their_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "probe", lambda: 0.04)
+    run = {"dataset": "cora", "preset": "lpgnet"}
+    known = {
+        "probe": 0.02,
+        "runs": {"lpgnet|cora|none|gcn|2": 2.0, "lpgnet|pubmed|none|gcn|2": 7.0, "gap|cora|gap|mlp": 1.0},
+    }
+    found = costs.pack([(run, 5.0), (run, 7.0)], known)
+    assert found["runs"]["lpgnet|cora|none|gcn|2"] == 6.0
+    assert found["runs"]["lpgnet|pubmed|none|gcn|2"] == 21.0, "three times as long as known, as the measured kind"
+    assert found["runs"]["gap|cora|gap|mlp"] == 2.0, "nothing of that paper was measured: by the probe"
+    nothing = costs.pack([], known)
+    assert nothing["runs"]["lpgnet|cora|none|gcn|2"] == 4.0 and nothing["probe"] == 0.04

@@ -28,6 +28,8 @@ from edgeveil.runs.sweep import Loader, Progress, sweep
 __all__ = ["Spent", "choose", "left", "missing", "spend", "tables_of", "worth"]
 
 MOST_SEEDS = 5
+FIRST = 40  # the first slice is this part of the time: nobody knows yet how long a run takes here
+FASTEST = 0.1  # estimates are trusted to this factor when runs turn out to be quicker
 Missing = dict[tuple[str, int], RunConfig]
 
 
@@ -154,9 +156,10 @@ def spend(
 ) -> Spent:
     """Do telling runs until the time is over; the store keeps each, and a second call goes on where this one ended.
 
-    Done in slices of about a tenth: what a slice found decides what the next one does.
+    Done in slices of about a tenth: what a slice found decides what the next one does, and how long it took (`pace`:
+    seconds that pass per estimated one; costs are rough and cores are shared) how much the next one holds.
     """
-    spent, slice_ = Spent(), max(seconds / 10, 60.0)
+    spent, pace, slice_ = Spent(), 1.0, max(seconds / FIRST, 60.0)
     cells = [cell for book, table in tables_of(name) for cell in book.cells(table, "full")]
     samples = deepcopy(measured())
     samples.add_store(store, asked())
@@ -164,11 +167,14 @@ def spend(
     failed: set[tuple[str, int]] = set()
     end = clock() + seconds
     while (rest := end - clock()) > 0:
-        runs = choose(cells, samples, min(slice_, rest) * executor.workers, failed)
-        runs = runs or choose(cells, samples, rest * executor.workers, failed)
+        runs = choose(cells, samples, min(slice_, rest) * executor.workers / pace, failed)
+        runs = runs or choose(cells, samples, rest * executor.workers / pace, failed)
         if not runs:
             break
         summary = sweep(runs, store, executor, load, plan=f"{name} budget", progress=progress)
+        expected = estimate(runs) * speed() / executor.workers
+        pace = max((rest - (end - clock())) / max(expected, 1e-9), FASTEST)
+        slice_ = max(seconds / 10, 60.0)
         spent.runs += summary.done
         spent.failures |= summary.failures
         failed |= {_name(task.config) for task in summary.tasks if task.id in summary.failures}

@@ -100,10 +100,13 @@ def _words(run: RunConfig) -> Iterator[tuple[str, Any]]:
 
 
 def _attack_words(run: RunConfig, term: Term) -> str:
-    """Which attack, where a run has several."""
-    if term.pick is None or len(run.attacks) == 1:
+    """Which attack, and which class of nodes, where a run has several."""
+    if term.pick is None:
         return ""
-    return f"{term.pick.attack.name} on {term.pick.attack.service or 'logits'}".replace(", float64", "")
+    attack, degree = term.pick.attack, term.pick.degree
+    which = f"{attack.name} on {attack.service or 'logits'}".replace(", float64", "") if len(run.attacks) > 1 else ""
+    among = f"{degree} degree" if degree and len(attack.degrees) > 1 else ""
+    return ", ".join(filter(None, [which, among]))
 
 
 def _said(name: str, value: Any) -> str:

@@ -96,8 +96,11 @@ def speed() -> float:
     return probe() / float(_known()["probe"])
 
 
-def pack(measured: Iterable[tuple[Mapping[str, Any], float]]) -> dict[str, Any]:
-    """Costs per kind of run from a store's (settings, seconds): the contents of ``costs.json``."""
+def pack(measured: Iterable[tuple[Mapping[str, Any], float]], known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Costs per kind of run from a store's (settings, seconds): the contents of ``costs.json``.
+
+    Kinds that were not measured anew keep what is `known`, times the middle ratio of those of their paper that were.
+    """
     groups: dict[str, list[float]] = {}
     sizes: dict[str, list[float]] = {}
     for config, seconds in measured:
@@ -108,4 +111,18 @@ def pack(measured: Iterable[tuple[Mapping[str, Any], float]]) -> dict[str, Any]:
                 sizes.setdefault(key, []).append(_size(run.dataset))
     runs = {key: round(statistics.fmean(values), 2) for key, values in sorted(groups.items())}
     means = {key: round(statistics.fmean(values)) for key, values in sorted(sizes.items())}
-    return {"probe": round(probe(), 5), "runs": runs, "sizes": means}
+    here = round(probe(), 5)
+    if known is not None:
+        old = known["runs"]
+        ratios: dict[str, list[float]] = {}
+        for key in runs.keys() & old.keys():
+            ratios.setdefault(_paper(key), []).append(runs[key] / max(old[key], 0.01))
+        other = [here / float(known["probe"])]
+        factors = {_paper(key): statistics.median(ratios.get(_paper(key), other)) for key in old}
+        runs = {key: round(value * factors[_paper(key)], 2) for key, value in old.items()} | runs
+        means = {**known.get("sizes", {}), **means}
+    return {"probe": here, "runs": dict(sorted(runs.items())), "sizes": dict(sorted(means.items()))}
+
+
+def _paper(key: str) -> str:
+    return key.partition("|")[0]

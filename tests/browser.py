@@ -48,6 +48,9 @@ def chromium(width: int = 1100, height: int = 900, *, offline: bool = False) -> 
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(paths[1]))
     try:
+        if width < 500:  # no window is that narrow
+            phone = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": True}
+            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
         if offline:
             driver.set_network_conditions(offline=True, latency=0, download_throughput=0, upload_throughput=0)
         yield driver

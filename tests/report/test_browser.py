@@ -18,6 +18,7 @@ def test_the_page_works_offline(audit: AuditData, tmp_path: Path, width: int, he
     page = write_report(audit, tmp_path / "report.html")
     with chromium(width, height, offline=True) as driver:
         driver.get(page.as_uri())
+        assert driver.execute_script("return window.innerWidth") <= width
         figures = driver.find_elements(By.CSS_SELECTOR, "figure svg")
         assert len(figures) == 10
         for figure in figures:

@@ -54,6 +54,18 @@ def test_what_moved_is_named_with_its_interval(data: AuditData) -> None:  # noqa
     assert any("Not known well enough to compare in full: no defence" in s for s in said)
 
 
+def test_an_attack_that_was_not_tried_again_moves_nothing(data: AuditData) -> None:  # noqa: F811
+    after = copy.deepcopy(data)
+    for line in after.rows:
+        if line["defence"] == "none" and line["attack"] == "linkteller":
+            line.update(attack="stored-graph", recall=0.1)
+    assert moved(data, after)["no defence"] == ("unknown", "unknown")
+    assert any("attacks " in s and "stored-graph" in s for s in compare(data, after).sentences)
+    for line in after.rows:
+        line["model"] = "sage"  # another model: what fits it is part of the change
+    assert moved(data, after)["no defence"] == ("unknown", "fell")
+
+
 def test_a_guarantee_that_fell_is_said(data: AuditData) -> None:  # noqa: F811
     after = copy.deepcopy(data)
     after.rows = [line | {"status": "refuted"} if line["defence"] == "lpgnet-2" else line for line in after.rows]

@@ -184,6 +184,19 @@ def test_hover_click_and_keys(data: AuditData, tmp_path: Path) -> None:
         assert not [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 
+def test_a_claim_that_was_checked_without_a_model_has_a_name(data: AuditData, tmp_path: Path) -> None:
+    data.verified = [*data.verified, data.verified[0] | {"defence": "lpgnet-1", "epsilon": 2.0}]
+    with chromium(offline=True) as driver:
+        driver.get(write_report(data, tmp_path / "report.html").as_uri())
+        point = driver.find_element(By.CSS_SELECTOR, "#figure-canaries .mark[data-release='LPGNet-1 ε=2'] .reach")
+        driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", point)
+        ActionChains(driver).move_to_element(point).click().perform()
+        tip = driver.find_element(By.ID, "tip").text.splitlines()
+        assert tip[0] == "LPGNet-1 ε=2" and "no model of this audit" in tip[1]
+        said = driver.find_element(By.ID, "said").get_attribute("textContent") or ""
+        assert said.startswith("LPGNet-1 stands out in 2 figures and 0 rows")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation(data: AuditData, tmp_path: Path, scheme: str) -> None:
     with chromium(offline=True) as driver:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from edgeveil.audits.cells import label, summarise
 from edgeveil.errors import StorageError
 from edgeveil.report.audit_data import AuditData, read_audit, write_audit
 from edgeveil.report.collect import heatmaps, references
+from edgeveil.report.detail import degree_plot
 from edgeveil.report.figures import epsilon_plot, tradeoff_plot
 from edgeveil.report.judged import Baselines, baselines, best_defence, judged, sweet_spot
+from edgeveil.report.next_steps import next_steps
 from edgeveil.report.page import render, write_report
 from edgeveil.report.style import DARK, LIGHT, ink_for
 from edgeveil.report.terminal import table_rows
@@ -173,6 +176,24 @@ def test_baselines_stand_in_table_figure_and_text(audit: AuditData) -> None:
     assert ">0.600 [0.580, 0.620]</td>" in page and "guessing finds 5 %" in page
     plot = tradeoff_plot(judged(audit), Baselines(audit))
     assert plot is not None and "majority class" in plot.svg and "guessing" in plot.svg
+
+
+def test_features_that_a_release_hides_do_not_lower_the_baseline(audit: AuditData) -> None:
+    open_, hidden = row("lapgraph", 1.0, 0.3, 0.12, "lsa2-attr"), row("gp-t", 1.0, 0.7, 0.001, "lsa2-attr")
+    known = Baselines(replace(audit, rows=[open_, open_, hidden]))
+    assert known.features_alone == known.without == pytest.approx(0.12)
+
+
+def test_nothing_recommended_leads_to_the_best_release_without_edges(audit: AuditData) -> None:
+    bare = [row("none", None, 0.8, 0.8), row("mlp", 0.0, 0.6, 0.1), row("feature-graph", 0.0, 0.7, 0.1)]
+    data = replace(audit, rows=bare, gains=[], settings=audit.settings | {"source": "toy"})
+    assert next_steps(data, judged(data))[0] == "edgeveil release toy --defence feature-graph --out my-release"
+
+
+def test_a_share_of_nothing_has_no_negative_axis(audit: AuditData) -> None:
+    audit.by_degree[0]["recall"] = 0.0
+    plot = degree_plot(audit)
+    assert plot is not None and not re.search(r">\s*-\d", plot.svg)
 
 
 def test_every_default_defence_has_its_own_ink() -> None:

@@ -89,7 +89,10 @@ def compare(before: AuditData, after: AuditData) -> Comparison:
     known = {(c.defence, c.epsilon): c for c in one}
     pairs = [(known[c.defence, c.epsilon], c) for c in other if (c.defence, c.epsilon) in known]
     level = ALPHA / max(2 * len(pairs), 1)
-    moves = [Move(a, b, _utility(a, b, level), _leakage(a, b, level)) for a, b in pairs]
+    moves = [
+        Move(a, b, _utility(a, b, level), _leakage(a, b, level) if _alike(before, after, a, b) else _unknown(a, b))
+        for a, b in pairs
+    ]
     said = [_recommended(one, other), *filter(None, (m.sentence() for m in moves)), *_quiet(moves)]
     said += _alone(one, other, "before") + _alone(other, one, "after") + _settings(before, after)
     return Comparison(before, after, moves, said)
@@ -98,6 +101,16 @@ def compare(before: AuditData, after: AuditData) -> Comparison:
 def _utility(a: Cell, b: Cell, level: float) -> Change:
     half = math.hypot(*(math.nan if c.spread is None else c.utility - c.utility_interval(level)[0] for c in (a, b)))
     return Change(a.utility, b.utility, b.utility - a.utility - half, b.utility - a.utility + half)
+
+
+def _alike(before: AuditData, after: AuditData, a: Cell, b: Cell) -> bool:
+    """Whether the leakages speak of the release: of one model, both strongest attacks must have been tried twice."""
+    tried = [{row["attack"] for row in data.rows if row["defence"] == a.defence} for data in (before, after)]
+    return a.model != b.model or {a.attack, b.attack} <= (tried[0] & tried[1]) or not (a.attack and b.attack)
+
+
+def _unknown(a: Cell, b: Cell) -> Change:
+    return Change(a.leakage, b.leakage, math.nan, math.nan)
 
 
 def _leakage(a: Cell, b: Cell, level: float) -> Change:
@@ -154,6 +167,9 @@ def _settings(before: AuditData, after: AuditData) -> list[str]:
     for name in ("name", "nodes", "edges", "features", "classes"):
         if before.graph.get(name) != after.graph.get(name):
             lines.append(f"graph {name} {before.graph.get(name)} → {after.graph.get(name)}")
+    were, are = (sorted({row["attack"] for row in data.rows if row["attack"]}) for data in (before, after))
+    if were != are:
+        lines.append(f"attacks {', '.join(were)} → {', '.join(are)}")
     for name in ("model", "nodes", "source", "versions"):
         was, now = before.settings.get(name), after.settings.get(name)
         if was != now:

@@ -102,7 +102,7 @@ def degree_plot(data: AuditData) -> Plot | None:
                     mark(artist, defence, name)
             axes.set_xticks(range(len(bins)), bins)
             axes.set_ylabel("edges found (%)" if key == "recall" else "utility (%)")
-            axes.margins(y=0.12)
+            axes.set_ylim(0, 1.12 * max(p[key] or 0 for p in data.by_degree) or 1)
             axes.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f}")
             empty_grid(axes)
         panels[-1].set_xlabel("node degree")

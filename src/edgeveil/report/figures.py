@@ -80,11 +80,11 @@ def _reference_lines(axes: Any, known: Baselines) -> None:
         axes.axhspan(known.mlp_low, known.mlp_high, color=MUTED, alpha=0.18, lw=0, zorder=0.5)
     if not math.isnan(known.majority):
         axes.axhline(known.majority, **dotted)
-        axes.annotate("majority class", (0.99, known.majority), xycoords=("axes fraction", "data"), color=MUTED,
+        axes.annotate("majority class", (0.91, known.majority), xycoords=("axes fraction", "data"), color=MUTED,
                       fontsize=9, ha="right", va="bottom")  # fmt: skip
     for value, name, at in ((known.chance, "guessing", 0.03), (known.features_alone, "features alone", 0.12)):
         if not math.isnan(value):
-            axes.axvline(value, **dotted)
+            axes.axvline(value, ymin=at - 0.03, **dotted)
             axes.annotate(name, (value, at), xycoords=("data", "axes fraction"), color=MUTED, fontsize=9,
                           xytext=(3, 0), textcoords="offset points")  # fmt: skip
 

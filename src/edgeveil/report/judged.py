@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +43,7 @@ class Baselines:
         self.edge_free = _mean([row.get("baseline_edge_free") for row in rows])
         self.chance = _mean([row.get("chance") for row in rows if row.get("attack")])
         features = [row for row in rows if _by_features(row.get("attack")) and row.get("belief") in ("k", None)]
-        self.features_alone = _mean([leakage(row) for row in features])
+        self.features_alone = _highest((row["defence"], leakage(row)) for row in features)
         self.without = _without(rows)
         self.mlp, self.mlp_low, self.mlp_high = (_number(stored.get(k)) for k in ("mlp", "mlp_low", "mlp_high"))
 
@@ -54,7 +54,7 @@ class Baselines:
             mlp += f" [{self.mlp_low:.3f}, {self.mlp_high:.3f}]"
         guess, alone = f"{100 * self.chance:.2g} %", f"{100 * self.features_alone:.1f} %"
         lines = [
-            ("majority class", f"{self.majority:.3f}", "utility of naming the most frequent class", self.majority),
+            ("majority class", f"{self.majority:.3f}", "utility of naming the largest training class", self.majority),
             ("MLP", mlp, "utility without the graph, with its 95 % interval over nodes and runs", self.mlp),
             ("without edges", f"{self.edge_free:.3f}", "utility of the better of MLP, feature graph", self.edge_free),
             ("chance", guess, "edges found by guessing: their density among the attacked pairs", self.chance),
@@ -69,11 +69,19 @@ class Baselines:
 
 def _without(rows: Sequence[Any]) -> float:
     """The strongest attack on releases that read no edge, and features compared, whatever the release."""
-    found: dict[tuple[Any, Any], list[Any]] = {}
-    for row in rows:
-        free = row.get("status") == "sound" and row.get("epsilon") == 0
-        if row.get("attack") and row.get("belief") in ("k", None) and (free or _by_features(row["attack"])):
-            found.setdefault((row["defence"] if free else "", row["attack"]), []).append(leakage(row))
+    free = [row for row in rows if row.get("attack") and row.get("belief") in ("k", None) and _edge_free(row)]
+    return _highest(((row["defence"], row["attack"]), leakage(row)) for row in free)
+
+
+def _edge_free(row: Any) -> bool:
+    return (row.get("status") == "sound" and row.get("epsilon") == 0) or _by_features(row["attack"])
+
+
+def _highest(values: Iterable[tuple[Any, Any]]) -> float:
+    """The highest mean of a group. Grouped by defence, because some release features that hide what they were."""
+    found: dict[Any, list[Any]] = {}
+    for group, value in values:
+        found.setdefault(group, []).append(value)
     return max((m for m in map(_mean, found.values()) if not math.isnan(m)), default=math.nan)
 
 

@@ -47,11 +47,15 @@ function choose(rule, utility, epsilon) {
 function explorable(rule) {
   const root = document.documentElement, say = document.getElementById("said"), tip = document.getElementById("tip");
   const known = new Map(rule.releases.map(r => [r.label, r]));
-  const name = new Map(rule.releases.map(r => [r.defence, r.label.replace(/ ε=.*$/, "")]));
   const marks = [...document.querySelectorAll("figure svg .mark")];
+  const labels = [...marks.filter(m => m.dataset.release).map(m => [m.dataset.defence, m.dataset.release]),
+    ...rule.releases.map(r => [r.defence, r.label])];
+  const name = new Map(labels.map(([defence, label]) => [defence, label.replace(/ ε=.*$/, "")]));
   const rows = [...document.querySelectorAll("table.summary tr[data-defence]")];
   const buttons = [];
   let chosen = null;
+
+  const count = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`;
 
   function highlight(defence) {
     chosen = defence === chosen ? null : defence;
@@ -61,12 +65,14 @@ function explorable(rule) {
     buttons.forEach(button => button.setAttribute("aria-pressed", String(on(button))));
     const figures = new Set(marks.filter(on).map(m => m.closest("figure"))).size;
     say.textContent = chosen === null ? "All defences are shown alike." :
-      `${name.get(chosen)} stands out in ${figures} figures and ${rows.filter(on).length} rows. Escape shows all alike.`;
+      `${name.get(chosen) || chosen} stands out in ${count(figures, "figure")} and ${count(rows.filter(on).length, "row")}. Escape shows all alike.`;
   }
 
   const words = mark => {
     const release = known.get(mark.dataset.release);
-    return release ? [release.label, ...release.tip] : [name.get(mark.dataset.defence) || mark.dataset.defence];
+    if (release) return [release.label, ...release.tip];
+    const elsewhere = mark.dataset.release ? ["measured apart: no model of this audit"] : [];
+    return [mark.dataset.release || name.get(mark.dataset.defence) || mark.dataset.defence, ...elsewhere];
   };
   function show(mark) {
     const box = mark.getBoundingClientRect(), [head, ...lines] = words(mark), strong = document.createElement("strong");

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgeveil.attacks.attack import ATTACKS
+from edgeveil.attacks.attack import ATTACKS, assumed_by
 from edgeveil.audits.audit import MIN_EDGES
 from edgeveil.audits.cells import Cell, label
 from edgeveil.audits.gains import MIN_TEST
@@ -84,16 +84,11 @@ def _watches(attack: str) -> bool:
     return attack in ATTACKS and ATTACKS.get(attack).watches
 
 
-def _assumed(attack: str) -> str:
-    """What the attacker is taken to have."""
-    return (ATTACKS.create(attack).assumed if attack in ATTACKS else "") or "asks nothing, compares features"
-
-
 def _leak(cell: Cell, people: str) -> str:
     if cell.queries:
         does = f"asks {cell.queries:,.0f} {'query' if cell.queries == 1 else 'queries'}"
     else:  # exact influence stands for one query per node; the others ask nothing
-        does = f"asks {people} queries" if _watches(cell.attack) else _assumed(cell.attack)
+        does = f"asks {people} queries" if _watches(cell.attack) else assumed_by(cell.attack)
     return (
         f"gives away {percent(cell.leakage)} of the edges among {people} nodes to someone who {does} and names as many "
         f"pairs as there are edges (attack: {cell.attack})."

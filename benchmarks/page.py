@@ -107,14 +107,17 @@ PARTS = (training, scaling, linkteller, mechanisms, lpgnet, graphprivatizer, eng
 
 
 def main() -> None:
-    """Collect what there is."""
+    """Collect what there is; the lines of what was not measured here stay as they are."""
     lines = []
+    before = PAGE.read_text(encoding="utf-8").splitlines()
     for part in PARTS:
         path = HERE / "results" / f"{part.__name__}.json"
+        command = f"`python benchmarks/run.py {part.__name__}`"
         if path.exists():
             found = json.loads(path.read_text(encoding="utf-8"))
-            command = f"`python benchmarks/run.py {part.__name__}`"
             lines += [f"| {what} | {value} | {aim} | {command} |" for what, value, aim in part(found)]
+        else:
+            lines += [line for line in before if line.endswith(f"| {command} |")]
     notes = (HERE / "notes.md").read_text(encoding="utf-8")
     PAGE.write_text(HEAD + "\n".join(lines) + "\n\n" + notes, encoding="utf-8")
     print(PAGE.relative_to(HERE.parent))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from edgeveil.graph.graph import Graph
 from zoo import three_classes
+
+settings.register_profile("shared machine", deadline=None)
+settings.load_profile("shared machine")
 
 
 def data_root() -> Path | None:
@@ -25,6 +30,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="slow: set EDGEVEIL_SLOW=1 or use -m slow"))
         if "data" in item.keywords and not have_data:
             item.add_marker(pytest.mark.skip(reason="needs the real graphs: set EDGEVEIL_DATA"))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests and imported modules live to the end: looking for cycles among them is a sixth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,11 @@ def run(script: Path, cwd: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if snippets(p)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.slow if p.name == "lpgnet.md" else ()) for p in PAGES if snippets(p)],
+    ids=lambda p: p.name,
+)
 def test_python_snippets_run(page: Path, tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text(snippets(page), encoding="utf-8")
     run(tmp_path / "page.py", tmp_path)
@@ -41,3 +45,44 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+WORDS = {5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}
+FIGURE = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the table below a heading, without its head."""
+    section = (ROOT / page).read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line] for line in lines[2:]]
+
+
+COUNT = """
+from edgeveil.attacks.attack import ATTACKS
+from edgeveil.models.architectures import MODELS
+print(len({*ATTACKS.names()} - {"random"}), len({*MODELS.names()} - {"mlp"}))
+"""
+
+
+def test_the_comparison_counts_what_is_registered(tmp_path: Path) -> None:
+    (tmp_path / "count.py").write_text(COUNT, encoding="utf-8")  # a process in which no other test registered anything
+    done = python(tmp_path / "count.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    attacks, gnns = (WORDS[int(number)] for number in done.stdout.split())
+    for page in ("README.md", "docs/index.md"):
+        ours = {row[0]: row[-1] for row in rows(page, "Against what people use today")}
+        assert ours["finds private edges in answers"] == f"{attacks} attacks and a random one"
+        assert ours["trains GNNs"] == f"{gnns} kinds, an MLP, and any torch module"
+
+
+def test_readme_repeats_measured_figures_of_the_page_it_names() -> None:
+    measured = rows("README.md", "Measured")
+    assert measured
+    for _, figures, source in measured:
+        target = re.search(r"\]\(([^)#]+)", source)
+        assert target, source
+        page = (ROOT / target[1]).read_text(encoding="utf-8")
+        known = {float(n.replace(",", "")) for n in FIGURE.findall(page)}
+        for figure in FIGURE.findall(figures):
+            assert float(figure.replace(",", "")) in known, f"{target[1]} does not hold {figure}"

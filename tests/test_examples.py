@@ -142,6 +142,7 @@ def test_in_a_sweep_over_worker_processes(home: Path, monkeypatch: pytest.Monkey
     assert "3 before" in edgeveil(home, *args).stdout
 
 
+@pytest.mark.slow
 def test_in_the_audit_command_with_processes(home: Path) -> None:
     edgeveil(home, "audit", "secret.npz", "--plugin", GAP, "--plugin", SHADOW, "--defence", "none,gap-like", "--epsilon", 4,
              "--attack", "shadow-pairs", "--shadow", "public.npz", "--nodes", 60, "--workers", 2, "--out", "audit",

@@ -140,7 +140,8 @@ def test_a_live_server_is_audited(
     done = run(*words, "--model-features", "open", "--out", "by-url", cwd=home)
     assert done.returncode == 0, done.stderr
     far, near = (figures(home / name / "rows.jsonl") for name in ("by-url", "by-release"))
-    assert {"linkteller", "linkteller-grouped", "lsa2-post", "lsa2-attr"} <= set(far) <= set(near)
+    unknown = {"flat-answers"}  # of a server nobody can tell that it keeps no counts; of a release at hand one can
+    assert {"linkteller", "linkteller-grouped", "lsa2-post", "lsa2-attr"} <= set(far) <= set(near) | unknown
     assert far["linkteller"]["queries"] == 61 and far["linkteller-grouped"]["queries"] <= 21
     for name in ("lsa2-post", "lsa2-attr", "linkteller"):
         assert far[name]["auc"] == pytest.approx(near[name]["auc"], abs=0.01), name

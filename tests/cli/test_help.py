@@ -19,11 +19,12 @@ import typer
 from command import edgeveil
 from edgeveil.cli.main import build_app
 from edgeveil.graph.npz import write_npz
+from edgeveil.graph.sources.folders import data_roots
 from forked import Child
 from zoo import toy
 
 MARKS = dict.fromkeys(("audit", "advise", "sweep", "verify", "guard"), pytest.mark.slow)
-MARKS |= dict.fromkeys(("data fetch", "data check"), pytest.mark.data)
+MARKS |= {"data fetch": [pytest.mark.data, pytest.mark.slow], "data check": pytest.mark.data}
 PLAN = """name = "tiny"
 seeds = 1
 
@@ -56,9 +57,9 @@ def examples(command: Any) -> list[str]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny graph under the name cora, the same as own files, and what other commands leave behind."""
-    home, graph = tmp_path_factory.mktemp("world"), toy()
+    home, graph = tmp_path_factory.mktemp("world") / "checkout", toy()
     assert graph.y is not None
-    (home / "cora").mkdir()  # a folder with a graph.npz counts before a dataset of that name
+    (home / "cora").mkdir(parents=True)  # a folder with a graph.npz counts before a dataset of that name
     write_npz(graph, home / "cora" / "graph.npz")
     write_npz(graph, home / "graph.npz")
     edges = "\n".join(["source,target", *(f"n{u},n{v}" for u, v in graph.edge_index.T)])
@@ -77,6 +78,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         (home / f"{name}.csv").write_text(text)
     (home / "plan.toml").write_text(PLAN)
+    for _, folder in data_roots()[:1]:
+        (home.parent / "shared").mkdir()
+        (home.parent / "shared" / "data").symlink_to(folder)
     for words in (
         "release cora --defence none --out cora-none",
         "release cora --defence lapgraph --epsilon 4 --out cora-lapgraph --ledger ledger.db",
@@ -88,7 +92,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(home: Path, words: str, code: int = 0) -> str:
-    done = edgeveil(*shlex.split(words), cwd=home)
+    done = edgeveil(*shlex.split(words), cwd=home, EDGEVEIL_CACHE=str(home / "cache"))
     assert done.returncode == code, f"edgeveil {words}\n{done.stderr}"
     return done.stdout + done.stderr
 
@@ -119,6 +123,10 @@ def test_the_first_example_runs(path: tuple[str, ...], world: Path) -> None:
         home = world / "fresh"
         shutil.copytree(world / "cora", home / "cora")
     run(home, line)
+
+
+def test_a_folder_of_data_that_is_not_there_is_never_replaced_by_another(world: Path) -> None:
+    assert "nowhere" in run(world, "data check --data-root nowhere", code=2)
 
 
 def test_the_example_of_serve_answers(world: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -52,10 +53,15 @@ def test_small_chances_keep_their_digits() -> None:
     )
 
 
+@lru_cache
+def noise_of_pairs(nodes: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=nodes * (nodes + 1))
+
+
 def scores_of(graph: Graph, pairs: np.ndarray, seed: int = 3) -> np.ndarray:
     """An attack that sees edges of hubs better than others, the same for a pair whoever else is attacked."""
     u, v = np.sort(pairs, axis=0)
-    noise = np.random.default_rng(seed).normal(size=graph.num_nodes * (graph.num_nodes + 1))
+    noise = noise_of_pairs(graph.num_nodes, seed)
     hub = np.log1p(np.minimum(graph.degrees[u], graph.degrees[v]))
     return np.asarray(noise[u * graph.num_nodes + v] + graph.has_edges(u, v) * (0.8 + 1.2 * hub))
 

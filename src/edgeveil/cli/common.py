@@ -94,7 +94,10 @@ LabelColumn = Annotated[str | None, typer.Option(help="Column of --labels with t
 Delimiter = Annotated[
     str | None, typer.Option(help="What separates cells in own files; default: found. Also tab, semicolon, space.")
 ]
-DataRoot = Annotated[Path | None, typer.Option(help="Folder with <name>/graph.npz files, searched first.")]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(exists=True, file_okay=False, help="Folder with <name>/graph.npz files, searched first."),
+]
 SplitName = Annotated[
     str | None, typer.Option(help="public, 50:25:25, 20-per-class, 64:16:20, 0..9 ...; default: the dataset's own.")
 ]

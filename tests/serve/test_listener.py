@@ -21,6 +21,15 @@ def test_accepted_connections_are_known_to_be_tcp() -> None:
         assert listener.proto == socket.IPPROTO_TCP
 
 
+def test_who_connects_before_the_server_accepts_waits_instead_of_being_refused() -> None:
+    """The command prints its address before uvicorn runs."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname(), timeout=5) as early:
+        early.sendall(b"GET /healthz")
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.recv(64) == b"GET /healthz"
+
+
 @pytest.mark.timeout(120)
 def test_kept_alive_answers_of_the_command_do_not_wait(command: Callable[..., Any], noisy_release: ev.Release) -> None:
     server = command(noisy_release)

@@ -8,9 +8,11 @@ from edgeveil.errors import UsageError
 
 __all__ = ["listen"]
 
+BACKLOG = 2048  # connections that may wait to be accepted, as uvicorn has it
+
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound TCP socket; port 0 picks a free one.
+    """A TCP socket that takes connections from now on: who is early waits, and is not refused. Port 0 picks a free one.
 
     The protocol is named because asyncio turns off Nagle's algorithm (TCP_NODELAY) only for sockets that say they are
     TCP, and accepted connections take the listener's word. Without it every kept-alive answer waits 40 ms for the
@@ -23,6 +25,7 @@ def listen(host: str, port: int) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
+            listener.listen(BACKLOG)
         except OSError:
             listener.close()
             raise

@@ -20,7 +20,6 @@ def run_workers(count: int, work: Callable[[dict[str, Any], socket.socket], None
 
     Ending, rather than starting it anew, leaves the decision to whoever watches the service, with the log at hand.
     """
-    listener.listen(2048)
     listener.set_inheritable(True)
     spawn = multiprocessing.get_context("spawn")
     workers = [spawn.Process(target=work, args=(settings, listener), name=f"worker-{i}") for i in range(count)]

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from edgeveil.models.assemble import build, state_arrays
+from edgeveil.models.drop import Drop
 from edgeveil.models.memo import Memo, remembering
 from edgeveil.models.settings import TrainSpec
 from edgeveil.models.spec import ModelSpec
@@ -59,3 +60,26 @@ def test_the_limit_forgets_the_oldest() -> None:
         train(seed=1)
         train(seed=0)
     assert memo.hits == 1
+
+
+def noisy(keep: str, steps: int = 1, a: sp.csr_matrix = A) -> dict[str, np.ndarray]:
+    """A training on noisy labels."""
+    model = build(ModelSpec(hidden=4, dropout=0.5), 12, 3, seed=1)
+    structure = model.prepare(a)
+    half = np.arange(N) < N // 2
+    drop = Drop(Y, half, ~half, structure, classes=3, epsilon=2.0, steps=steps)
+    spec = replace(TRAIN, epochs=8, lr=0.1, keep=keep)
+    fit(model, X, structure, Y, half, ~half, spec, seed=0, objective=drop)
+    return state_arrays(model)
+
+
+def test_one_training_on_noisy_labels_gives_the_last_and_the_reported_epoch() -> None:
+    plain = {keep: noisy(keep) for keep in ("last", "reported")}
+    assert not same(plain["last"], plain["reported"])
+    with remembering(Memo()) as memo:
+        found = {keep: noisy(keep) for keep in ("reported", "last")}
+        assert (memo.asked, memo.hits) == (2, 1)
+        noisy("last", steps=2)
+        noisy("last", a=0.5 * A)
+    assert memo.hits == 1, "another propagation is another training"
+    assert all(same(plain[keep], found[keep]) for keep in plain)

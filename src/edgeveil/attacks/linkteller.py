@@ -63,10 +63,21 @@ class LinkTeller(Attack):
             assert target.influence is not None
             return score_influence(target.influence(view.nodes), view, self.variant, "white-box", {"mode": "exact"})
         probe = Probe(target, view, self.delta, self.repeats)
-        matrix = query_influence(probe, view, self._senders(view))
+        matrix = self._influence(probe, view)
         facts = {"mode": "query", "delta": probe.delta, "resolution": probe.resolution.step}
         scored = score_influence(matrix, view, self.variant, "black-box", facts)
+        if probe.stirred:
+            scored = replace(scored, notes=tuple(note for note in scored.notes if note != BLIND))
         return replace(scored, notes=(*scored.notes, BY_QUERIES)) if target.influence_missing else scored
+
+    def _influence(self, probe: Probe, view: AttackerView) -> sp.csr_matrix:
+        """Of the asked pairs alone where they can be asked together."""
+        if view.pairs is not None and probe.offers_apart:
+            first, second = view.pair_positions()
+            both = self.variant == "correct"
+            sender, listener = (np.append(second, first), np.append(first, second)) if both else (second, first)
+            return pair_influence(probe, len(view.nodes), sender, listener)
+        return query_influence(probe, view, self._senders(view))
 
     def _mode(self, target: Target, view: AttackerView) -> str:
         if self.mode not in MODES:
@@ -109,6 +120,21 @@ def query_influence(probe: Probe, view: AttackerView, senders: Int) -> sp.csr_ma
         indptr.append(indptr[-1] + (len(indices[-1]) if rows[position] else 0))
     n = len(view.nodes)
     return sp.csr_matrix((np.concatenate(values), np.concatenate(indices), indptr), shape=(n, n))
+
+
+def pair_influence(probe: Probe, count: int, sender: Int, listener: Int) -> sp.csr_matrix:
+    """Influence of sender[p] on listener[p] for every p, exact zeros left out."""
+    order = np.lexsort((listener, sender))
+    senders, start = np.unique(sender[order], return_index=True)
+    heard = [np.unique(own) for own in np.split(listener[order], start[1:])]
+    parts = [
+        (senders[at], heard[at], np.linalg.norm(change, axis=1)) for at, change in probe.respond_apart(senders, heard)
+    ]
+    rows = np.concatenate([np.full(len(own), who) for who, own, _ in parts])
+    columns, values = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+    matrix = sp.csr_matrix((values, (rows, columns)), shape=(count, count))
+    matrix.eliminate_zeros()
+    return matrix
 
 
 def score_influence(matrix: Any, view: AttackerView, variant: str, access: Any, facts: dict[str, Any]) -> Scored:

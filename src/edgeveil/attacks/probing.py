@@ -6,6 +6,7 @@ A probe scales the feature rows of some nodes by 1 + delta * sign and reads how 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +76,7 @@ class Probe:
         self.heard = self._graded(base)  # of the last answer: own nodes it says something graded about
         self.mute = float(1 - self.heard.mean())  # share of own nodes whose unperturbed answer is a rounding stop
         self.delta = self._step() if delta is None else float(delta)
+        self.stirred = False  # whether `respond_apart` saw somebody's answer move with another's features
 
     @property
     def randomised(self) -> bool:
@@ -97,6 +99,23 @@ class Probe:
         answer = np.mean(raw, axis=0)
         self.heard = self._graded(answer)
         return (self._read(answer) - self.base) / self.delta
+
+    def respond_apart(self, senders: Int, listeners: Sequence[Int]) -> Iterator[tuple[int, Float]]:
+        """`respond` of every sender about its listeners alone (positions), several senders per pass of the model."""
+        apart, nodes = self._target.apart, self._view.nodes
+        assert apart is not None
+        for members in apart.passes(nodes[senders], [nodes[own] for own in listeners]):
+            at = senders[members]
+            moved = self._view.rows(at) * (1 + np.full((len(at), 1), self.delta))
+            answer = apart.ask(moved, nodes[at])[nodes]
+            change = (self._read(answer) - self.base) / self.delta
+            self.stirred = self.stirred or bool(np.delete(change, at, axis=0).any())
+            yield from ((int(place), change[listeners[place]]) for place in members)
+
+    @property
+    def offers_apart(self) -> bool:
+        """Whether `respond_apart` answers: a model at hand, asked once, with all columns free to move."""
+        return self._target.apart is not None and self._repeats == 1 and self._view.controlled_features is None
 
     def _graded(self, answer: Float) -> Any:
         """Own nodes whose answer did not end at a rounding stop (all probability in one class)."""

@@ -33,6 +33,7 @@ class FeatureMatrix:
     base: FeatureMatrix | None = None
     nodes: Array | None = None  # sorted replaced rows
     replaced: Array | None = None  # their dense values
+    apart: bool = False  # products with replaced rows are taken one by one: no bit depends on the other rows
     _operands: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -87,7 +88,7 @@ class FeatureMatrix:
             return self.values.copy()
         return self.toarray()
 
-    def with_rows(self, nodes: Any, rows: Any) -> FeatureMatrix:
+    def with_rows(self, nodes: Any, rows: Any, *, apart: bool = False) -> FeatureMatrix:
         """A copy whose given rows are replaced; the rest is shared, not copied."""
         nodes = np.asarray(nodes, np.int64).ravel()
         rows = rows.toarray() if sp.issparse(rows) else np.asarray(rows)
@@ -108,7 +109,7 @@ class FeatureMatrix:
             new = np.concatenate([self.nodes[keep], new])
             order = np.argsort(new)
             new, values = new[order], values[order]
-        return FeatureMatrix(self.values, self.shift, self.base or self, new, values)
+        return FeatureMatrix(self.values, self.shift, self.base or self, new, values, apart)
 
     def take(self, nodes: Any) -> FeatureMatrix:
         """The features of an induced subgraph: the given rows, in their order, still sparse."""

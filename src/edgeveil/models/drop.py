@@ -6,7 +6,9 @@ reported. KProp with a softmax denoises reports; the loss compares it on both si
 
 from __future__ import annotations
 
+import hashlib
 import math
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -59,6 +61,17 @@ class Drop:
         unheard = (heard.sum(1) == 0) & (not published)
         self.alone = unheard.nonzero().squeeze(1)
         self.target[self.alone] = self.y[self.train[self.alone]]
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells it from other objectives for the same logits: digest of reports, masks, noise and propagation."""
+        near = self.structure.adjacency
+        arrays = [self.y, self.train, self.train[:0] if self.val is None else self.val, self.noise, self.target]
+        parts = [np.asarray(a) for a in (*arrays, self.alone, near.indptr, near.indices, near.data)]
+        digest = hashlib.sha256(f"{self.steps} {[part.shape for part in parts]}".encode())
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()
 
     def _propagate(self, p: Tensor) -> Tensor:
         out = kprop(p, self.structure, self.steps)

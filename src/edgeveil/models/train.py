@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -225,30 +225,46 @@ def fit(
     _check(model, spec, y, train, multilabel, has_val=has_val, noisy=isinstance(objective, Drop))
     goal = objective or CrossEntropy(y, train, val, class_weights=spec.class_weights)
     work = _Work(model, x, structure, spec, goal, validation)
-    memo = memos.active() if objective is None and validation is None else None
-    name = f"{_key(model, x, structure, y, train, val, spec, seed)} {memos.weights_digest(model)}" if memo else ""
-    known: History | None = memo.recall(name, model) if memo else None
+    identity = "" if objective is None else getattr(objective, "identity", None)
+    memo = memos.active() if validation is None and identity is not None else None
+    if memo is None:
+        return run_epochs(work, seed=seed, progress=progress, num_threads=num_threads)
+    same = f"{_key(model, x, structure, y, train, val, spec, seed)} {identity} {memos.weights_digest(model)}"
+    known: History | None = memo.recall(f"{same} {spec.keep}", model)
     if known is not None:
         return known
-    history = run_epochs(work, seed=seed, progress=progress, num_threads=num_threads)
-    if memo:
-        memo.keep(name, model, history)
+    own = isinstance(model, ModuleModel)  # of somebody else's code: validating it might draw random numbers
+    ended = None if own or spec.keep == "last" else lambda last: memo.keep(f"{same} last", model, last)
+    history = run_epochs(work, seed=seed, progress=progress, num_threads=num_threads, ended=ended)
+    memo.keep(f"{same} {spec.keep}", model, history)
     return history
 
 
-def run_epochs(work: Work, *, seed: int, progress: Progress | None = None, num_threads: int | None = None) -> History:
-    """Train `work.model` in place, wherever its rows come from, and leave it with the weights that its spec keeps."""
+def run_epochs(
+    work: Work,
+    *,
+    seed: int,
+    progress: Progress | None = None,
+    num_threads: int | None = None,
+    ended: Callable[[History], None] | None = None,
+) -> History:
+    """Train `work.model` in place, wherever its rows come from, and leave it with the weights that its spec keeps.
+
+    `ended` is called while the model still has the weights of the last epoch, with the history of who keeps those.
+    """
     model, state, started = work.model, _State(), time.perf_counter()
     optimizer = _optimizer(model, work.spec)
     with threads.limited(num_threads), threads.flushing(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "model", "training"))
         _run(work, optimizer, state, progress)
+    seconds = time.perf_counter() - started
+    last = History(state.train_loss, state.val_loss, state.val_score, state.epoch, state.stopped, seconds)
+    if ended is not None:
+        ended(last)
     if state.best:
         model.load_state_dict(state.best)
     model.eval()
-    kept = state.best_epoch if state.best else state.epoch
-    seconds = time.perf_counter() - started
-    return History(state.train_loss, state.val_loss, state.val_score, kept, state.stopped, seconds)
+    return replace(last, kept_epoch=state.best_epoch) if state.best else last
 
 
 def _check(model: Model, spec: TrainSpec, y: Any, train: Any, multilabel: bool, *, has_val: bool, noisy: bool) -> None:
@@ -285,8 +301,9 @@ def _optimizer(model: Model, spec: TrainSpec) -> Adam:
 def _key(
     model: Model, x: FeatureMatrix, structure: Structure, y: Any, train: Any, val: Any, spec: TrainSpec, seed: int
 ) -> str:
-    """Identity of a training: its settings and its data."""
-    parts = {"model": model.spec.to_json(), "train": spec.to_json(), "seed": int(seed), "shape": x.shape}
+    """Identity of a training but for which epoch's weights are kept: its settings and its data."""
+    settings = replace(spec, keep="last").to_json()
+    parts = {"model": model.spec.to_json(), "train": settings, "seed": int(seed), "shape": x.shape}
     if isinstance(model, ModuleModel):
         parts["module"] = model.source.to_json()
     values = [x.values.data, x.values.indices, x.values.indptr] if x.is_sparse else [x.values]

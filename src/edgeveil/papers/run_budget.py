@@ -110,7 +110,10 @@ def choose(
         group.seconds = math.fsum(costs[name] for name in group.runs)
         for name in group.runs:
             where.setdefault(name, []).append(group)
-    return [every[name] for name in _greedy(list(groups.values()), where, costs, seconds)]
+    chosen = [every[name] for name in _greedy(list(groups.values()), where, costs, seconds)]
+    # GraphPrivatizer's runs that only measure accuracy validate every epoch, and leave the last one's weights behind
+    # for those that attack it.
+    return sorted(chosen, key=lambda run: bool(run.attacks))
 
 
 def _greedy(

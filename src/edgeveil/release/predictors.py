@@ -57,6 +57,7 @@ class Predictor(ABC):
     def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> Predictor:
         """Inverse of `state`."""
 
+    hops: int | None = None  # how far away a node can be whose features an answer depends on; None: unknown
     stores_counts: bool = False
     stores_rows: bool = False  # numbers about each node that were read off the graph: counts, or what was made of them
 
@@ -127,6 +128,7 @@ class GraphPredictor(Predictor):
         self.adjacency = adjacency
         self.num_nodes = adjacency.shape[0]
         self.num_outputs = model.num_outputs
+        self.hops = spec.layers + spec.kprop if spec.architecture.layered else None
 
     @cached_property
     def _structure(self) -> Structure:

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError, TargetError, UnknownNameError
+from edgeveil.release.apart import Apart
 
 __all__ = [
     "AnswerKind",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 AnswerKind = Literal["logits", "probabilities", "labels"]
+FEW_HOPS = 4  # further away almost every node is heard, and a pass answers one question
 KINDS: tuple[AnswerKind, ...] = ("logits", "probabilities", "labels")
 Int = NDArray[np.int64]
 Influence = Callable[[Int], sp.csr_matrix]
@@ -58,6 +60,7 @@ class Target(ABC):
     derivative: Derivative | None = None  # likewise: (features, nodes, move, along) -> CSR [nodes, num_nodes]
     stored_graph: Callable[[], Any] | None = None  # likewise: the graph it answers with, CSR
     stored_counts: Callable[[], tuple[StoredCounts, ...]] | None = None  # likewise: noisy counts it answers with
+    apart: Apart | None = None  # likewise: several questions in one pass
     stores_rows: bool = False  # likewise: whether it keeps numbers about each node's neighbours
     architecture: Mapping[str, Any] | None = None  # what its owner says about the model: name, layers, norm, skip ...
     mechanism: Mapping[str, Any] | None = None  # likewise: the defence's name and params; its law is public
@@ -156,6 +159,9 @@ class LocalTarget(Target):
         self.num_outputs = getattr(release, "num_classes", None)
         self.architecture = getattr(release, "architecture", None)
         self.mechanism = getattr(release, "mechanism", None)
+        hops = getattr(getattr(release, "predictor", None), "hops", None)
+        if hops is not None and hops <= FEW_HOPS:
+            self.apart = Apart(release.predictor.adjacency, hops, self._ask_apart)
         if answer == "logits" and decimals is None and dtype == "float64":
             if getattr(release, "offers_influence", True):
                 self.influence = getattr(release, "influence", None)
@@ -167,8 +173,17 @@ class LocalTarget(Target):
             if getattr(release, "stores_counts", False):
                 self.stored_counts = lambda: release.stored_counts
 
+    def _ask_apart(self, rows: Any, nodes: Int) -> NDArray[Any]:
+        x = self._release.matrix.with_rows(nodes, rows, apart=True)
+        answer = self._checked(self._shown(self._release.predictor.logits(x)), self.num_nodes)
+        self.queries += len(nodes)
+        self.rows += len(nodes) * len(answer)
+        return answer
+
     def _answer(self, features: Any, nodes: Int | None, induced: bool) -> Any:
-        logits = np.asarray(self._release.predict(features=features, nodes=nodes, induced=induced))
+        return self._shown(np.asarray(self._release.predict(features=features, nodes=nodes, induced=induced)))
+
+    def _shown(self, logits: NDArray[Any]) -> Any:
         if self.answer_kind == "labels":
             return logits.argmax(axis=1).astype(np.int64)
         out = logits if self.answer_kind == "logits" else _probabilities(logits, self._multilabel)

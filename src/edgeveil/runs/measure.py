@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from edgeveil.attacks.attack import ATTACKS
@@ -23,6 +24,7 @@ from edgeveil.models.presets import preset
 from edgeveil.release.release import Release
 from edgeveil.release.target import Target
 from edgeveil.runs.details import budget_curve, leak_details, packed_answers, utility_by_degree
+from edgeveil.runs.equal_releases import once
 from edgeveil.runs.rows import Row, plain, release_labels
 from edgeveil.runs.run_config import AttackConfig, RunConfig
 from edgeveil.runs.score import Attacked, Given, Service, attack_service, rows_of, service_of
@@ -100,7 +102,9 @@ def measure_target(
     """The second half of `measure`, for a release or target that exists already: attack it and compare."""
     if labels is None:
         labels = release_labels(target, seed=seed) if isinstance(target, Release) else foreign_labels(graph, seed)
-    attacked = tuple(attack_service(service_of(target), graph, tuple(attacks), seed, given, shadows or {}))
+    service, chosen = service_of(target), tuple(attacks)
+    work = partial(attack_service, service, graph, chosen, seed, given, shadows or {})
+    attacked = tuple(work()) if given is not None else once(target, graph, chosen, seed, work)
     rows = [row for part in attacked for row in rows_of(part, labels)]
     release = target if isinstance(target, Release) else None
     return Measured(graph, release, {}, attacked, tuple(rows or [Row(**labels)]))

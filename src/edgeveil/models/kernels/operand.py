@@ -37,10 +37,11 @@ class FeatureOperand:
         nodes: Tensor | None = None,
         replaced: Tensor | None = None,
         correction: SparseMatrix | None = None,
+        apart: bool = False,
     ) -> None:
         self.values, self.column, self.shift = values, column, shift
         self.dtype, self.base = dtype, base
-        self.nodes, self.replaced, self.correction = nodes, replaced, correction
+        self.nodes, self.replaced, self.correction, self.apart = nodes, replaced, correction, apart
 
     @classmethod
     def of(cls, x: FeatureMatrix, dtype: torch.dtype) -> FeatureOperand:
@@ -49,7 +50,10 @@ class FeatureOperand:
             base = as_operand(x.base, dtype)
             nodes = torch.tensor(x.nodes, dtype=torch.int64)
             replaced = torch.tensor(x.replaced, dtype=dtype)
-            return cls(base.values, base.column, base.shift, dtype=dtype, base=base, nodes=nodes, replaced=replaced)
+            return cls(
+                base.values, base.column, base.shift, dtype=dtype, base=base, nodes=nodes, replaced=replaced,
+                apart=x.apart,
+            )  # fmt: skip
         values: SparseMatrix | Tensor
         values = SparseMatrix(x.values, symmetric=False) if x.is_sparse else torch.tensor(x.values, dtype=dtype)
         # Added, not subtracted: one pass less over the gradient.
@@ -78,7 +82,8 @@ class FeatureOperand:
         if self.correction is not None:
             out = out + self.correction @ weight
         if self.nodes is not None and self.replaced is not None:
-            out = out.index_copy(0, self.nodes, self.replaced @ weight)
+            rows = self.replaced.split(1) if self.apart else (self.replaced,)
+            out = out.index_copy(0, self.nodes, torch.cat([row @ weight for row in rows]))
         return out
 
     def dense(self) -> Tensor:

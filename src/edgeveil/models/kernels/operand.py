@@ -82,7 +82,7 @@ class FeatureOperand:
         if self.correction is not None:
             out = out + self.correction @ weight
         if self.nodes is not None and self.replaced is not None:
-            rows = self.replaced.split(1) if self.apart else (self.replaced,)
+            rows = torch.split(self.replaced, 1) if self.apart else (self.replaced,)
             out = out.index_copy(0, self.nodes, torch.cat([row @ weight for row in rows]))
         return out
 

@@ -95,6 +95,15 @@ def test_a_graph_without_validation_nodes_cannot_be_tuned_on():
         problem(bare, preset("lpgnet", "small", "gcn"))
 
 
+def test_the_training_loss_may_decide_where_nothing_else_is_there(tmp_path):
+    graph = small_graph()
+    bare = Graph.from_edges(graph.edge_index, x=graph.x, y=graph.y)
+    task = problem(bare, preset("lpgnet", "small", "gcn"), on_training=True)
+    assert task.train.all() and task.val.all()
+    trials = grid_search(task, TINY, tmp_path / "trials.jsonl")
+    assert best(trials, by_loss=True).val_loss == min(trial.val_loss for trial in trials)
+
+
 def test_the_noted_command_is_one_that_runs():
     for entry in json.loads(files("edgeveil.models").joinpath("tuned.json").read_text()).values():
         words = entry["command"].split()

@@ -1,6 +1,7 @@
 """Hyper-parameter search over the papers' spaces, on training and validation labels only.
 
     python -m edgeveil.models.tune --dataset cora --model gcn --space lpgnet
+    python -m edgeveil.models.tune --dataset twitch-es --model gcn --by-training-loss   # LPGNet's rule on Twitch
 
 Searching spends privacy that no guarantee of the final model covers: tune on public data, or count every trial.
 """
@@ -25,6 +26,7 @@ from edgeveil.errors import InputError, MissingExtra, StorageError, TrainingErro
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.scaling import Scaling
+from edgeveil.graph.validate import Split
 from edgeveil.models.assemble import build
 from edgeveil.models.presets import Preset, preset
 from edgeveil.models.structure import Structure
@@ -106,9 +108,15 @@ def split_point(point: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     return {k: v for k, v in point.items() if k not in _TRAIN_FIELDS}, train
 
 
-def problem(graph: Graph, base: Preset) -> Problem:
-    """A search problem on a graph; its test labels are overwritten before anything sees them."""
+def problem(graph: Graph, base: Preset, *, on_training: bool = False) -> Problem:
+    """A search problem on a graph; its test labels are overwritten before anything sees them.
+
+    `on_training` validates on the training nodes, all of them where the graph has no split.
+    """
     masks = graph.masks
+    if on_training and graph.y is not None:
+        every = np.ones(graph.num_nodes, dtype=bool) if masks is None else masks.train
+        masks = Split(every, every, np.zeros_like(every))
     if masks is None or graph.y is None or not masks.train.any() or not masks.val.any():
         raise InputError(f"{graph.name!r} has no training and validation nodes to tune on; choose a split with both")
     visible = masks.train | masks.val
@@ -215,17 +223,18 @@ def tpe_search(
     return [Trial(**t.user_attrs["trial"]) for t in study.trials if "trial" in t.user_attrs]
 
 
-def best(trials: Sequence[Trial]) -> Trial:
-    """The trial with the highest validation score; ties go to the lower validation loss."""
+def best(trials: Sequence[Trial], *, by_loss: bool = False) -> Trial:
+    """The trial with the highest validation score, ties by the lower validation loss; or `by_loss` alone."""
     sound = [t for t in trials if math.isfinite(t.val_loss)]
     if not sound:
         raise InputError("no trial finished, so there is no best one; run the search first")
-    return min(sound, key=lambda t: t.rank)
+    return min(sound, key=lambda t: t.val_loss if by_loss else t.rank)
 
 
 def _entry(trial: Trial, args: argparse.Namespace, count: int) -> dict[str, Any]:
     model, train = split_point(trial.point)
     command = f"python -m edgeveil.models.tune --dataset {args.dataset} --model {args.model} --space {args.space}"
+    command += " --by-training-loss" if args.by_training_loss else ""
     return {
         "model": model, "train": train, "val_score": trial.val_score, "val_loss": trial.val_loss,
         "points": count, "seed": args.seed, "command": f"{command} --seed {args.seed}",
@@ -241,6 +250,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--store", type=Path, help="finished trials (default: DATASET-MODEL.jsonl or .db)")
     parser.add_argument("--tpe", type=int, metavar="N", help="N trials of Optuna's TPE in place of the whole grid")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--by-training-loss", action="store_true", help="validate on the training nodes, by loss")
     parser.add_argument("--keep", type=Path, help="JSON file in which the best point is noted (tuned.json)")
     args = parser.parse_args(argv)
     if args.store is None:
@@ -263,13 +273,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     args = _arguments(argv)
     base = preset(args.paper, args.dataset, args.model)
-    task = problem(load(args.dataset, split=base.split), base)
+    task = problem(load(args.dataset, split=base.split), base, on_training=args.by_training_loss)
     if args.tpe:
         trials = tpe_search(task, args.space, args.store, trials=args.tpe, seed=args.seed)
     else:
         with _bar() as progress:
             trials = grid_search(task, args.space, args.store, seed=args.seed, progress=progress)
-    entry = _entry(best(trials), args, len(trials))
+    entry = _entry(best(trials, by_loss=args.by_training_loss), args, len(trials))
     print(json.dumps(entry))
     if args.keep:
         known = json.loads(args.keep.read_text(encoding="utf-8")) if args.keep.exists() else {}

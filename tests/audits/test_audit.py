@@ -143,6 +143,21 @@ def test_hopeless_graphs_are_refused_before_any_work(graph: ev.Graph, word: str,
         audited(PLAN, graph, tmp_path / "c")
 
 
+def test_an_attack_that_does_not_apply_to_a_release_is_named_and_the_others_run() -> None:
+    plan: dict[str, Any] = {"defences": ("none", "mlp", "lpgnet-1"), "epsilons": (4.0,), "nodes": 40}
+    found = ev.audit(toy(), attacks=("stored-graph", "count-inference"), **plan)
+    assert not found.data.failures
+    ran = {(row["defence"], row["attack"]) for row in found.rows}
+    assert ran == {("none", "stored-graph"), ("mlp", None), ("lpgnet-1", "count-inference")}
+    assert any("MLP" in n and "stored-graph does not apply: stored-graph reads" in n for n in found.data.notes)
+    page = render(found.data)
+    assert "count-inference does not apply" in page
+    with pytest.raises(InputError, match=r"(?s)no attack applies to any release.*stored-graph does not apply"):
+        ev.audit(toy(), attacks=("stored-graph",), **plan | {"defences": ("mlp",)})
+    with pytest.raises(InputError, match="learned-links must know some edges"):
+        ev.audit(toy(), attacks=("learned-links",), **plan)
+
+
 def test_leakage_names_as_many_pairs_as_there_are_edges() -> None:
     graphs = graphs_of(toy(), None)
     found = measure(AuditPlan(defences=("none",), attacks=("linkteller",)).configs(graphs)[0], graphs)

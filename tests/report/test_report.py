@@ -60,7 +60,8 @@ def audit() -> AuditData:
         guarantees={"LapGraph ε=1": "1-differential privacy for one undirected edge."},
         roc=[{"defence": "none", "label": "no defence", "attack": "linkteller", "fpr": [1e-5, 1.0], "tpr": [0.1, 1.0],
               "auc": 0.9, "tpr_at_fpr_001": 0.5}],
-        budget_curves=[{"defence": "none", "label": "no defence", "queries": q, "recall": 0.5, "auc": 0.9} for q in (10, 60)],
+        budget_curves=[{"defence": "none", "label": "no defence", "queries": q, "recall": 0.5, "auc": 0.9} for q in (10, 60)]
+        + [{"defence": "none", "label": "no defence", "attack": "flatroot", "whole": True, "queries": 31, "recall": 1.0, "auc": 1.0}],
         by_degree=[{"defence": "none", "label": "no defence", "bin": "1–2", "nodes": 9, "recall": 0.5, "utility": None}],
         exposure=[{"defence": "none", "label": "no defence", "bins": ["none", "all"], "nodes": [3, 7]}],
         verified=[

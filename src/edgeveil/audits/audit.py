@@ -27,6 +27,7 @@ from edgeveil.models.own_models import model_name
 from edgeveil.models.presets import preset
 from edgeveil.registry import canonical
 from edgeveil.runs.executors import Executor
+from edgeveil.runs.measure import DOES_NOT
 from edgeveil.runs.plan import model_for, takes_epsilon
 from edgeveil.runs.records import Record
 from edgeveil.runs.run_config import AttackConfig, RunConfig
@@ -43,6 +44,7 @@ __all__ = [
     "Found",
     "attack_configs",
     "cell_of",
+    "check_attacked",
     "check_plan",
     "drawn_how",
     "enough_nodes",
@@ -152,7 +154,7 @@ def attack_configs(plan: AuditPlan, seed: int) -> tuple[AttackConfig, ...]:
             density="exact",
             shadow=plan.shadow if ATTACKS.get(name).needs & {"shadow graph", "knowledge"} else None,
             knows=plan.knows if ATTACKS.get(name).needs & {"known edges", "knowledge"} else 0.0,
-            where_it_fits=plan.attacks == by_strength(),
+            where_it_fits=plan.attacks == by_strength(), if_it_applies=plan.attacks != by_strength(),
         )
         for name in _with_learners(plan)
     )  # fmt: skip
@@ -278,6 +280,17 @@ def check_plan(plan: AuditPlan, graph: Graph) -> None:
         needs = ATTACKS.create(name, **plan.params_of(name)).needed
         if "shadow graph" in needs and plan.shadow is None:
             raise InputError(f"{name} learns from a shadow graph; name a public one (shadow=, --shadow GRAPH)")
+        if needs & {"known edges", "knowledge"} and not plan.knows and plan.shadow is None:
+            raise InputError(f"{name} must know some edges or a public graph; give knows= (--knows 5%) or shadow=")
+
+
+def check_attacked(plan: AuditPlan, records: Sequence[Record]) -> None:
+    """Refuse an audit in which none of its attacks applied to any release: it would show no leakage at all."""
+    if not plan.attacks or any(row.get("attack") for record in records for row in record.rows):
+        return
+    notes = (note for record in records for note in record.details.get("notes", ()))
+    why = dict.fromkeys(note for note in notes if DOES_NOT in note)
+    raise InputError("\n".join(["no attack applies to any release of this audit:", *why]))
 
 
 def with_shadow(plan: AuditPlan, shadow: Graph | None, graph: Graph) -> AuditPlan:

@@ -24,7 +24,7 @@ from edgeveil.release.release import Release
 from edgeveil.release.target import Target
 from edgeveil.runs.measure import Measured, measure, measure_target
 from edgeveil.runs.run_config import AttackConfig
-from edgeveil.runs.score import Given, fits
+from edgeveil.runs.score import Given, why_not
 from edgeveil.seeds import derive, stream
 
 __all__ = ["verify_through"]
@@ -100,7 +100,7 @@ def _even(attack: str) -> dict[str, float]:
 def strongest(release: Release) -> str:
     """The strongest attack that fits a release at hand."""
     target = Target.local(release)
-    return next(name for name in by_strength() if fits(AttackConfig(name=name), target))
+    return next(name for name in by_strength() if not why_not(AttackConfig(name=name, where_it_fits=True), target))
 
 
 def _signed(result: AttackResult, pairs: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from edgeveil.audits.audit import (
     DEFAULT_SPLIT,
+    check_attacked,
     check_plan,
     drawn_how,
     enough_nodes,
@@ -168,6 +169,7 @@ def audit(
         found, wished = looked.found, replace(wished, runs=looked.runs)
         if not found.records:
             raise EdgeveilError("every part of the audit failed:\n" + "\n".join(found.failures))
+        check_attacked(wished, found.records)
         checked = verify_plan(wished.defences, wished.epsilons, wished.seed, wished.params_of)
         left = None if minutes is None else 60 * minutes * (1 - PAGE_SHARE) - (time.perf_counter() - started)
         if coins and tell is not None:

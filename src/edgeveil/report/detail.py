@@ -41,16 +41,18 @@ def roc_plot(data: AuditData) -> Plot | None:
 
 
 def budget_plot(data: AuditData) -> Plot | None:
-    """How few queries the grouped attack needs."""
+    """How few queries attacks need that save some."""
     if not data.budget_curves:
         return None
     with canvas("budget") as (figure, axes):
-        for name in dict.fromkeys(p["label"] for p in data.budget_curves):
-            part = sorted((p for p in data.budget_curves if p["label"] == name), key=lambda p: p["queries"])
+        for name, whole in dict.fromkeys((p["label"], p.get("whole", False)) for p in data.budget_curves):
+            mine = (p for p in data.budget_curves if (p["label"], p.get("whole", False)) == (name, whole))
+            part = sorted(mine, key=lambda p: p["queries"])
             colour, marker = ink_for(part[0]["defence"])
             (line,) = axes.plot(
-                [p["queries"] for p in part], [p["recall"] for p in part], color=colour, marker=marker, label=name
-            )
+                [p["queries"] for p in part], [p["recall"] for p in part], color=colour, marker=marker,
+                ls=(0, (5, 2)) if whole else "-", label=f"{name}, all features set" if whole else name,
+            )  # fmt: skip
             mark(line, part[0]["defence"], name)
             for point, following in zip(part, [*part[1:], part[-1]], strict=True):
                 below = following["recall"] > point["recall"] + 0.02  # clear of the rising line
@@ -67,14 +69,17 @@ def budget_plot(data: AuditData) -> Plot | None:
         legend(axes, fontsize=9.5, loc="lower right")
         title = "Leakage against the number of queries"
         table = [
-            (p["label"], str(p["queries"]), percent(p["recall"], 1), f"{p['auc']:.3f}") for p in data.budget_curves
+            (p["label"], p.get("attack", "–"), str(p["queries"]), percent(p["recall"], 1), f"{p['auc']:.3f}")
+            for p in data.budget_curves
         ]
-        svg = to_svg(figure, "budget", title, "; ".join(f"{t[0]}, {t[1]} queries: {t[2]} of the edges" for t in table))
+        said = "; ".join(f"{t[0]}, {t[1]}, {t[2]} queries: {t[3]} of the edges" for t in table)
+        svg = to_svg(figure, "budget", title, said)
     caption = (
-        "The attack is linkteller-grouped, and plain linkteller at the largest budget. A query limit stops it only "
-        "below the point where the curve starts to rise."
+        "Solid: linkteller-grouped, and plain linkteller at the largest budget. Dashed, on small graphs: flatroot, "
+        "which asks about the whole graph, at last as many questions as certainty needs. A query limit stops an "
+        "attack only below the point where its curve starts to rise."
     )
-    return Plot("budget", title, svg, caption, ("release", "queries", "edges found", "AUC"), table)
+    return Plot("budget", title, svg, caption, ("release", "attack", "queries", "edges found", "AUC"), table)
 
 
 def degree_plot(data: AuditData) -> Plot | None:

@@ -27,11 +27,12 @@ from edgeveil.runs.details import budget_curve, leak_details, packed_answers, ut
 from edgeveil.runs.equal_releases import once
 from edgeveil.runs.rows import Row, plain, release_labels
 from edgeveil.runs.run_config import AttackConfig, RunConfig
-from edgeveil.runs.score import Attacked, Given, Service, attack_service, rows_of, service_of
+from edgeveil.runs.score import Attacked, Given, Service, attack_service, rows_of, service_of, why_not
 
-__all__ = ["FUNCTION", "Measured", "measure", "measure_target", "run", "split_of"]
+__all__ = ["DOES_NOT", "FUNCTION", "Measured", "measure", "measure_target", "run", "split_of"]
 
 FUNCTION = "edgeveil.runs.measure:run"
+DOES_NOT = "does not apply"
 DEGREE_EDGES = (1, 6, 11, 21, 51, float("inf"))
 _MEMO = Memo()  # one per process: trainings that several runs have in common
 
@@ -46,12 +47,14 @@ class Measured:
     attacked: tuple[Attacked, ...]
     rows: tuple[Row, ...]
     details: Mapping[str, Any] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)  # named attacks that do not apply, and why
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What release and attacks remarked, once each."""
+        """What release and attacks remarked, once each, and which attacks do not apply."""
         own = self.release.notes if self.release else ()
-        return tuple(dict.fromkeys([*own, *(note for part in self.attacked for note in part.result.notes)]))
+        left = [f"{name} {DOES_NOT}: {why}" for name, why in self.unfit.items()]
+        return tuple(dict.fromkeys([*own, *(note for part in self.attacked for note in part.result.notes), *left]))
 
 
 def run(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, Any]:
@@ -103,11 +106,12 @@ def measure_target(
     if labels is None:
         labels = release_labels(target, seed=seed) if isinstance(target, Release) else foreign_labels(graph, seed)
     service, chosen = service_of(target), tuple(attacks)
+    unfit = {a.name: why for a in chosen if a.if_it_applies and (why := why_not(a, service(a)))}
     work = partial(attack_service, service, graph, chosen, seed, given, shadows or {})
     attacked = tuple(work()) if given is not None else once(target, graph, chosen, seed, work)
     rows = [row for part in attacked for row in rows_of(part, labels)]
     release = target if isinstance(target, Release) else None
-    return Measured(graph, release, {}, attacked, tuple(rows or [Row(**labels)]))
+    return Measured(graph, release, {}, attacked, tuple(rows or [Row(**labels)]), unfit=unfit)
 
 
 def foreign_labels(graph: Graph, seed: int | None = None) -> dict[str, Any]:

@@ -98,6 +98,9 @@ class AttackConfig(Frozen):
     where_it_fits: bool = Field(
         default=False, description="Leave the attack out, without an error, where it cannot say anything of a release."
     )
+    if_it_applies: bool = Field(
+        default=False, description="Note, without an error, where a release lacks what the attack needs."
+    )
     answer: Literal["logits", "probabilities", "labels"] = Field(
         default="logits", description="What the attacked service answers; exact influence needs logits."
     )

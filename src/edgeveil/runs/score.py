@@ -48,6 +48,7 @@ __all__ = [
     "rows_of",
     "service_of",
     "shared_target",
+    "why_not",
 ]
 
 Bool = NDArray[np.bool_]
@@ -181,7 +182,7 @@ def attack_service(
         nodes, pairs, draw = draw_sample(graph, members[0], degree, sample, given)
         for config in members:
             own = sample if config.seed is None else config.seed
-            if config.where_it_fits and not fits(config, service(config)):
+            if why_not(config, service(config)):
                 continue
             shadow = None if config.shadow is None else (shadows or {})[config.shadow]
             known = _known(config, graph, own, given)
@@ -228,10 +229,14 @@ def _known(config: AttackConfig, graph: Graph, seed: int, given: Given | None) -
     return np.asarray(graph.edge_index)[:, np.sort(drawn)]
 
 
-def fits(config: AttackConfig, target: Target) -> bool:
-    """Whether an attack can run on a target and says anything of it."""
+def why_not(config: AttackConfig, target: Target) -> str:
+    """Why an attack is left out; empty where it runs, and where it is to fail if it cannot."""
+    if not (config.where_it_fits or config.if_it_applies):
+        return ""
     method = make_attack(config.name, **config.params)
-    return not method.lacks(target) and not method.idle(target)
+    granted = method.needed & {"shadow graph", "known edges"} and (config.shadow is not None or config.knows)
+    reason = "" if granted else method.lacks(target)
+    return reason or (method.idle(target) if config.where_it_fits else "")
 
 
 def _edges_among(graph: Graph, nodes: Int | None) -> int:

@@ -53,6 +53,7 @@ class FlatRoot(Attack):
     assumes: ClassVar[str] = "sets every node's features, sees graded answers and knows the model's form"
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers"})
     whole: ClassVar[bool] = True
+    saves_queries: ClassVar[bool] = True
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Recover the whole graph, then report the view's pairs."""

@@ -11,11 +11,16 @@ import pytest
 from edgeveil import metrics
 from edgeveil.attacks.counts.beliefs import Beliefs
 from edgeveil.attacks.counts.levels import PairLevels
-from edgeveil.attacks.counts.likelihood import CountRatio, likelihood
+from edgeveil.attacks.counts.likelihood import CountRatio, as_counts, likelihood
 from edgeveil.attacks.run_attack import attack
 from edgeveil.defences.defend import defend
+from edgeveil.defences.lpgnet.bayes_readout import read_counts
+from edgeveil.defences.lpgnet.degree_vectors import DegreeNoise
 from edgeveil.errors import InputError
 from edgeveil.models.settings import TrainSpec
+from edgeveil.release.lpgnet_predictor import CountNoise
+from edgeveil.release.mixture_predictor import MixturePredictor
+from edgeveil.release.readout_predictor import StoredPredictor
 from edgeveil.release.release import Release
 from edgeveil.release.target import StoredCounts, Target
 from zoo import planted
@@ -128,6 +133,44 @@ def test_clusters_and_law_survive_saving(graph, tmp_path):
     for one, two in zip(release.stored_counts, loaded.stored_counts, strict=True):
         assert np.array_equal(one.clusters, two.clusters) and np.array_equal(one.counts, two.counts)
         assert (one.law, one.scale, one.clipped) == (two.law, two.scale, two.clipped) == ("discrete", 4 / 3, True)
+
+
+def test_evidence_that_a_bayesian_reading_left_shows_the_counts():
+    """Poisson neighbours, mostly of a node's own class, read by the defence's own count model."""
+    rng = np.random.default_rng(2)
+    own = rng.integers(0, 5, 800)
+    true = rng.poisson(np.where(np.eye(5)[own] > 0, 2.6, 0.2))
+    q = np.exp(-1 / 0.4)
+    noisy = true + rng.geometric(1 - q, true.shape) - rng.geometric(1 - q, true.shape)
+    prior = 0.8 * np.eye(5)[own] + 0.04
+    evidence = read_counts(noisy, prior, DegreeNoise("discrete", 0.4))[1]
+    kept = StoredCounts(counts=0.35 * evidence, clusters=own, law="discrete", scale=0.4, clipped=False, evidence=True)
+    seen = as_counts(kept)
+    assert seen.clipped and not seen.evidence and as_counts(seen) is seen
+    off = seen.counts - np.maximum(noisy, 0)
+    assert (np.abs(off) <= 1).mean() > 0.9 and np.corrcoef(seen.counts.ravel(), true.ravel())[0, 1] > 0.8
+    assert not as_counts(replace(kept, counts=np.zeros((800, 5)))).counts.any()
+
+
+def test_a_release_that_keeps_evidence_is_read_and_says_so(graph, tmp_path):
+    base = defend(graph, "mlp", seed=0, train=SHORT)
+    clusters = base.predict().argmax(axis=1)
+    counts = np.stack([graph.adjacency @ (clusters == k) for k in range(graph.num_classes)], axis=1)
+    law = CountNoise("discrete", 0.25, clipped=False)
+    evidence = read_counts(counts, np.eye(counts.shape[1])[clusters], DegreeNoise("discrete", 0.25))[1]
+    parts = [base.predictor, StoredPredictor(0.5 * evidence, law)]
+    kept = replace(base, predictor=MixturePredictor(parts, [0.7, 1.0]))
+    kept.save(tmp_path / "kept")
+    (stored,) = Release.load(tmp_path / "kept").stored_counts
+    assert stored.evidence and stored.scale == 0.25 and np.array_equal(stored.clusters, clusters)
+    nodes = np.arange(120)
+    found, alike = attack(kept, "count-inference", nodes=nodes), attack(kept, "lsa2-attr", nodes=nodes)
+    truth = graph.has_edges(*found.pairs)
+    assert (
+        metrics.ranking(found.scores, truth)["average_precision"]
+        > metrics.ranking(alike.scores, truth)["average_precision"]
+    )
+    assert any("evidence" in note for note in found.notes)
 
 
 def test_only_who_stores_counts_can_be_read(graph):

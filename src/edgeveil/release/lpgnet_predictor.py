@@ -28,11 +28,12 @@ class CountNoise(NamedTuple):
     scale: float
     clipped: bool
 
-    def on(self, counts: NDArray[Any], clusters: NDArray[np.int64]) -> StoredCounts:
-        """The counts of one query with their law."""
+    def on(self, counts: NDArray[Any], clusters: NDArray[np.int64], *, evidence: bool = False) -> StoredCounts:
+        """The counts of one query, or the evidence read off them, with their law."""
         return StoredCounts(
-            counts=counts, clusters=clusters, law=self.law, scale=float(self.scale), clipped=self.clipped
-        )
+            counts=counts, clusters=clusters, law=self.law, scale=float(self.scale), clipped=self.clipped,
+            evidence=evidence,
+        )  # fmt: skip
 
 
 def stack_features(before: NDArray[Any] | None, logits: NDArray[Any], vectors: NDArray[Any]) -> NDArray[Any]:

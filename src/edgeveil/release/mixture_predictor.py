@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from edgeveil.errors import InputError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.release.predictors import PREDICTORS, Arrays, Logits, Predictor, predictor_from_state
+from edgeveil.release.readout_predictor import StoredPredictor
+from edgeveil.release.target import StoredCounts
 
 __all__ = ["MixturePredictor"]
 
@@ -29,12 +31,25 @@ class MixturePredictor(Predictor):
         self.num_nodes, self.num_outputs = parts[0].num_nodes, parts[0].num_outputs
         self.rowwise = all(part.rowwise for part in parts)
         self.stores_rows = any(part.stores_rows for part in parts)
+        self.stores_counts = any(isinstance(part, StoredPredictor) and part.noise is not None for part in parts)
 
     def logits(self, x: FeatureMatrix) -> Logits:
+        return self._sum(x, self.parts)
+
+    def _sum(self, x: FeatureMatrix, chosen: Sequence[Predictor]) -> Logits:
         out = np.zeros((x.shape[0], self.num_outputs))
         for part, weight in zip(self.parts, self.weights, strict=True):
-            out += weight * part.logits(x)
+            if part in chosen:
+                out += weight * part.logits(x)
         return out
+
+    def stored_counts(self, x: FeatureMatrix) -> tuple[StoredCounts, ...]:
+        """Evidence of counts over the classes of all other parts, which were its clusters but for training nodes."""
+        kept = [part for part in self.parts if isinstance(part, StoredPredictor) and part.noise is not None]
+        if not kept:
+            return ()
+        clusters = self._sum(x, [part for part in self.parts if part not in kept]).argmax(axis=1)
+        return tuple(part.noise.on(part.values, clusters, evidence=True) for part in kept if part.noise is not None)
 
     def induced(self, nodes: NDArray[np.int64]) -> MixturePredictor:
         return MixturePredictor([part.induced(nodes) for part in self.parts], self.weights)

@@ -36,14 +36,17 @@ def readout_inputs(form: str, logits: NDArray[Any], counts: NDArray[Any], temper
 
 @PREDICTORS.register("stored")
 class StoredPredictor(Predictor):
-    """The same stored numbers whatever is asked: part of a mixture, such as evidence read off noisy counts."""
+    """The same stored numbers whatever is asked: part of a mixture, such as evidence read off noisy counts.
+
+    `noise` is that of the counts; releases made before it was kept have None.
+    """
 
     kind = "stored"
     rowwise = True
     stores_rows = True
 
-    def __init__(self, values: NDArray[Any]) -> None:
-        self.values = np.asarray(values, np.float64)
+    def __init__(self, values: NDArray[Any], noise: CountNoise | None = None) -> None:
+        self.values, self.noise = np.asarray(values, np.float64), noise
         self.num_nodes, self.num_outputs = self.values.shape
 
     def logits(self, x: FeatureMatrix) -> Logits:
@@ -51,14 +54,15 @@ class StoredPredictor(Predictor):
         return self.values.copy()
 
     def induced(self, nodes: NDArray[np.int64]) -> StoredPredictor:
-        return StoredPredictor(self.values[nodes])
+        return StoredPredictor(self.values[nodes], self.noise)
 
     def state(self) -> tuple[dict[str, Any], Arrays, Arrays]:
-        return {}, {}, {"values": self.values}
+        settings = {} if self.noise is None else {"noise": self.noise._asdict()}
+        return settings, {}, {"values": self.values}
 
     @classmethod
     def from_state(cls, settings: dict[str, Any], weights: Arrays, structure: Arrays) -> StoredPredictor:
-        return cls(structure["values"])
+        return cls(structure["values"], CountNoise(**settings["noise"]) if "noise" in settings else None)
 
 
 @PREDICTORS.register("readout")

@@ -40,7 +40,8 @@ class StoredCounts:
     """One private query that a release keeps: noisy `counts` [n, K] of every node's neighbours in every cluster.
 
     `clusters` [n] are those that were counted. Public: the noise's `law` (discrete or continuous Laplace, gaussian),
-    its `scale` (0: none), and whether counts below zero were `clipped`.
+    its `scale` (0: none), and whether counts below zero were `clipped`. With `evidence` the release keeps what a
+    Bayesian reading made of the counts: log-likelihoods of the classes, up to a constant per node and one factor.
     """
 
     counts: NDArray[np.float64]
@@ -48,6 +49,7 @@ class StoredCounts:
     law: str
     scale: float
     clipped: bool
+    evidence: bool = False
 
 
 class Target(ABC):

@@ -11,6 +11,7 @@ import numpy as np
 from edgeveil.attacks.attack import ATTACKS, Attack, Scored, check_prior
 from edgeveil.attacks.counts.beliefs import infer
 from edgeveil.attacks.counts.levels import PairLevels, unit_rows
+from edgeveil.attacks.counts.likelihood import as_counts
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.release.target import AttackerView, Target
 from edgeveil.seeds import stream
@@ -19,6 +20,7 @@ __all__ = ["CountInference"]
 
 MOST = 32_000  # nodes; a byte per ordered pair is then one gigabyte
 PAIRS = 500_000
+EVIDENCE = "the release keeps evidence of its counts, not counts; they are guessed from it, so probabilities are rough"
 NO_FEATURES = "no features are known, so only counts and classes speak"
 
 
@@ -52,7 +54,8 @@ class CountInference(Attack):
         if n > MOST:
             raise TooLarge(f"count-inference weighs all pairs of at most {MOST:,} nodes, got {n:,}")
         assert target.stored_counts is not None
-        stored = target.stored_counts()
+        given = target.stored_counts()
+        stored = tuple(map(as_counts, given))
         whole = len(view.nodes) == n
         features = view.features if whole and view.features is not None else target.features
         unit = None if features is None else unit_rows(features)
@@ -64,7 +67,8 @@ class CountInference(Attack):
         levels = PairLevels(unit, stored[0].clusters, rng, marked, odds, view.known_edges)
         beliefs = infer(levels, stored, self.rounds, view.known_edges)
         facts = {"queries_stored": len(stored), "law": stored[0].law, "scale": stored[0].scale}
-        notes = () if unit is not None else (NO_FEATURES,)
+        told = ((NO_FEATURES, unit is None), (EVIDENCE, any(s.evidence for s in given)))
+        notes = tuple(note for note, holds in told if holds)
         if view.whole_graph:
             count = len(view.nodes)
             total = count * (count - 1) // 2

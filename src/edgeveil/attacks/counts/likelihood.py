@@ -7,7 +7,7 @@ clipped at zero or not. Without noise the ratio is V / rate.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from scipy.special import gammaln, ndtr
 from edgeveil.errors import UnknownNameError
 from edgeveil.release.target import StoredCounts
 
-__all__ = ["CountRatio", "expected_total", "likelihood"]
+__all__ = ["CountRatio", "as_counts", "expected_total", "likelihood"]
 
 Float = NDArray[np.float64]
 GRID = 160
@@ -43,6 +43,21 @@ def likelihood(values: Any, true: Any, law: str, scale: float, clipped: bool) ->
         peak, tail = ((1 - q) / (1 + q), 1 / (1 + q)) if law == "discrete" else (0.5 / scale, 0.5)
         out, below = peak * q ** np.abs(v - k), tail * q**k
     return np.asarray(np.where((v <= 0) & clipped, below, out), np.float64)
+
+
+def as_counts(stored: StoredCounts) -> StoredCounts:
+    """The counts behind stored evidence, as far as it shows them; counts as they are.
+
+    Where edges stay inside classes, one more neighbour of class c adds about the same to a node's evidence for c
+    alone. Most classes have no neighbour of a node, so its median is the evidence of none; most that have any have one,
+    so the median of what is above is the evidence of one. Counts below zero said the same as zero.
+    """
+    if not stored.evidence:
+        return stored
+    above = stored.counts - np.median(stored.counts, axis=1, keepdims=True)
+    some = above[above > 1e-9 * max(float(np.abs(above).max(initial=0.0)), 1e-300)]
+    one = float(np.median(some)) if len(some) else 1.0
+    return replace(stored, counts=np.maximum(np.rint(above / one), 0.0), clipped=True, evidence=False)
 
 
 def expected_total(stored: StoredCounts) -> float:

@@ -63,7 +63,8 @@ def _bayes(job: Job, phases: Phases, base: Predictor, noise: DegreeNoise) -> tup
     for phase, logits in zip(phases, plain, strict=True):
         phase.logits = logits
     evidence, heat = reader.result(phases[2])
-    return judged, MixturePredictor([base, StoredPredictor(evidence)], [1 / heat, 1.0])
+    law = CountNoise(noise.law, noise.scale, clipped=False)
+    return judged, MixturePredictor([base, StoredPredictor(evidence, law)], [1 / heat, 1.0])
 
 
 def _mlp(job: Job, phases: Phases, base: Predictor, form: str, noise: DegreeNoise) -> tuple[Float, Predictor]:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgeveil.attacks.flatroot.confirm import eigenvector, fresh_bounds
 from edgeveil.attacks.flatroot.decode import decode
 from edgeveil.attacks.flatroot.degrees import two_step_degrees
 from edgeveil.attacks.flatroot.edgewise import checked, leading_degrees
@@ -267,6 +268,36 @@ def test_fresh_measurements_bound_how_far_two_matrices_are_apart():
         factor, apart = checked(wrong, z, 1.7 * m @ z)
         assert factor == pytest.approx(1.7, rel=1.0) and apart >= np.linalg.norm(factor * wrong - 1.7 * m)
         assert apart < 1e3 * (size + 1e-14)
+
+
+class Linear:
+    """A model that answers M Z Q, off by `noise`."""
+
+    def __init__(self, m, q, noise: float) -> None:
+        self.m, self.q, self.noise, self.rng = m, q, noise, np.random.default_rng(5)
+
+    def normal(self, shape):
+        return self.rng.normal(size=shape)
+
+    def ask(self, z):
+        return self.m @ z @ self.q + self.noise * self.rng.uniform(-1, 1, (len(z), self.q.shape[1]))
+
+
+@pytest.mark.parametrize("noise", [1e-14, 1e-9, 1e-7])
+@pytest.mark.parametrize(("norm", "layers"), [("aug", 2), ("aug-rwalk", 2), ("first-order", 2), ("aug", 3), ("aug", 1)])
+def test_questions_after_the_graph_bound_the_error_of_every_entry(norm, layers, noise):
+    rng, n, form = np.random.default_rng(3), 24, Form(norm, layers)
+    edges = {(int(u), int(v)) for u, v in rng.integers(0, n, (40, 2)) if u < v} | {(0, 1), (0, 2)}
+    a = matrix(edges, n)
+    true, mix = naive_power(edges, n, form), rng.normal(size=(3, 3))
+    error, drift = fresh_bounds(Linear(true, mix, noise), form, form.power(a), eigenvector(form, a), (mix, np.eye(3)))
+    assert noise < error < 1e5 * noise and drift < 1e3 * noise
+    tilted = mix @ (np.eye(3) + 1e-6 * rng.normal(size=(3, 3)))  # a mixture that is off must count as error
+    far, _ = fresh_bounds(Linear(true, mix, noise), form, form.power(a), eigenvector(form, a), (tilted, np.eye(3)))
+    assert far > 1e-7
+    other = matrix(edges ^ {(0, 3)}, n)
+    wrong = fresh_bounds(Linear(true, mix, noise), form, form.power(other), eigenvector(form, other), (mix, np.eye(3)))
+    assert wrong[0] >= np.abs(form.power(other).toarray() - true).max()
 
 
 def test_nonsense_forms_are_refused():

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.attacks.flatroot.ask_edges import ask_edges
+from edgeveil.attacks.flatroot.confirm import eigenvector, fresh_bounds
 from edgeveil.attacks.flatroot.decode import UNPROVEN, Decoded, decode, nothing
 from edgeveil.attacks.flatroot.exact import Seen
 from edgeveil.attacks.flatroot.forms import Form
@@ -25,10 +26,10 @@ UNSOLVED = "{} of {} rows of the product are not determined by the questions ask
 SEVERAL = "consistent, not unique: the answers fit several forms of the model; say which it is (norm=, layers=)"
 FINER, FINEST, ATTEMPTS = 0.03, 1e-5, 8
 TRIAL = 3  # questions that show whether all units keep their state
+ROWS = 3  # flat rows that are tried until no output only repeats others
 FIRST = 8  # questions before the first try
 GROWTH, COARSE_GROWTH = 1.12, 1.35  # of the questions from one try to the next; on large graphs a try is dear
 LARGE = 5000
-NARROW = 40.0  # the smallest singular value of a row's columns is this much below their length
 MOST = 2.5  # measurements of coarse answers, per node
 MANY, RARE = 500, 0.2  # nodes, and the share of them solved at first, that call for reading edges without rows
 
@@ -77,6 +78,7 @@ class _Power:
         if not self._symmetric:
             self._show()
         else:
+            self._enrich()
             while len(self.answers.z) < TRIAL:
                 self._one()
             if mixing(self.answers, self._flat.coarse) is None:
@@ -93,6 +95,18 @@ class _Power:
                 self.dense = self._is_dense()
                 if self.dense:
                     return
+
+    def _enrich(self) -> None:
+        """Another flat row where this one leaves so few units active that some outputs only repeat others."""
+        if self._n < MANY or self._flat.coarse or self._flat.bounded:
+            return
+        for _ in range(ROWS):
+            self._one()
+            turn = whiten(self.answers.change[0])
+            if turn is not None and turn.shape[1] == self._flat.base.shape[1]:
+                return
+            self._flat.redraw()
+            self.answers = Answers()
 
     def _blurred(self) -> bool:
         """Whether rows from coarse answers decode to nothing yet; more questions average the rounding out."""
@@ -199,7 +213,7 @@ class _Power:
             error = max(error, float(abs(matrix - matrix.T).max()))
         tried = [self._decoded(matrix, form, error) for form in self._forms]
         tried = [
-            self._against_answers(self._sharpened(got, form), form)
+            self._sharpened(self._against_answers(got, form), form)
             for got, form in zip(tried, self._forms, strict=True)
         ]
         fitting = [d for d in tried if d.consistent]
@@ -216,22 +230,24 @@ class _Power:
         return got
 
     def _sharpened(self, got: Decoded, form: Form) -> Decoded:
-        """With the mixture fitted to a found graph's product, the answers' true error shows, and may prove the graph.
-
-        An entry is off by at most what is left of its row over the smallest singular value of the row's own columns.
-        """
+        """With the mixture fitted to a found graph's product, fresh questions show how exact the answers are, and may
+        prove the graph."""
         if got.certified or not got.consistent or got.open.size or self.rows.coarse or self._mix is None:
             return got
-        power = form.power(symmetric(got.edges[0], got.edges[1], self._n))
-        turn = self._mix[1]
+        a = symmetric(got.edges[0], got.edges[1], self._n)
+        power, turn = form.power(a), self._mix[1]
         left = np.concatenate([power @ z for z in self.answers.z])
         right = np.concatenate([c @ turn for c in self.answers.change])
-        q = np.linalg.lstsq(left, right, rcond=None)[0]
-        rest = np.square(right - left @ q).sum(axis=1).reshape(-1, self._n).sum(axis=0)
-        self._mix = (q, turn)
+        self._mix = (np.linalg.lstsq(left, right, rcond=None)[0], turn)
         self._measure()
-        size = float(np.sqrt((self.rows.design**2).mean()) * math.sqrt(self.rows.num_measurements))
-        return decode(power, form, max(NARROW * math.sqrt(float(rest.max())) / size, 1e-15))
+        if self._flat.bounded:
+            return got
+        try:
+            error, drift = fresh_bounds(self._flat, form, power, eigenvector(form, a), self._mix)
+        except OutOfQuestions:
+            return got
+        proven = decode(power, form, error, drift=drift) if math.isfinite(error) else got
+        return proven if proven.certified or proven.open.size else got
 
     def _against_answers(self, got: Decoded, form: Form) -> Decoded:
         """A certificate must also explain every measurement, whatever the rows in between were believed to be."""

@@ -48,10 +48,11 @@ def nothing(note: str) -> Decoded:
     return Decoded(none, none, np.empty(0), False, False, note)
 
 
-def decode(matrix: Any, form: Form, error: float, effort: int = 4000) -> Decoded:
+def decode(matrix: Any, form: Form, error: float, effort: int = 4000, drift: float = 0.0) -> Decoded:
     """The graph behind `matrix` = gamma P^k, each entry of which is off by at most `error`.
 
-    `matrix` [u, v]: how much node v moves node u. Entries that are not stored are exactly zero.
+    `matrix` [u, v]: how much node v moves node u. Entries that are not stored are exactly zero. `drift`: by what share
+    the true power may miss the equation of the leading eigenvector, where that is known better than from `matrix`.
     """
     m = sp.csr_matrix(matrix, dtype=np.float64)
     m.data[np.abs(m.data) <= error] = 0.0
@@ -61,7 +62,7 @@ def decode(matrix: Any, form: Form, error: float, effort: int = 4000) -> Decoded
     if form.layers == 1:
         return support(m, form, error)
     if form.layers == 2:
-        return _two_steps(m, form, error, effort)
+        return _two_steps(m, form, error, effort, drift)
     if form.layers % 2 or form.positive:
         return _by_root(m, form, error)
     return nothing(f"no decoder for {form.layers} layers of the form {form.norm}: its even powers hide signs")
@@ -98,10 +99,10 @@ def ordered(u: Any, v: Any) -> Int:
     return out
 
 
-def _two_steps(m: Any, form: Form, error: float, effort: int) -> Decoded:
+def _two_steps(m: Any, form: Form, error: float, effort: int, drift: float) -> Decoded:
     if form.symmetric:
         m = ((m + m.T) / 2).tocsr()
-    degrees = two_step_degrees(m, form, error)
+    degrees = two_step_degrees(m, form, error, drift)
     if degrees is None:
         return nothing(FAILED)
     p = puzzle(m, form, degrees)

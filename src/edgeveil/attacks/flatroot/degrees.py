@@ -71,8 +71,9 @@ class Puzzle:
         return out
 
 
-def two_step_degrees(matrix: Any, form: Form, error: float) -> Degrees | None:
-    """Degrees behind gamma P^2; None when no whole numbers fit. `error` bounds the error of any entry."""
+def two_step_degrees(matrix: Any, form: Form, error: float, drift: float = 0.0) -> Degrees | None:
+    """Degrees behind gamma P^2; None when no whole numbers fit. `error` bounds the error of any entry, `drift` (or what
+    `matrix` shows of it, if that is more) by what share the eigenvector's equation is missed."""
     n = matrix.shape[0]
     size, label = connected_components(matrix, directed=False)
     count = np.bincount(label, minlength=size)
@@ -102,15 +103,17 @@ def two_step_degrees(matrix: Any, form: Form, error: float) -> Degrees | None:
         or (whole >= n + 1).any()
     ):
         return None
-    return _checked(matrix, form, whole.astype(np.int64), gamma, top, kept, error)
+    return _checked(matrix, form, whole.astype(np.int64), gamma, top, kept, error, drift)
 
 
-def _checked(matrix: Any, form: Form, degree: Int, gamma: float, top: float, kept: Any, error: float) -> Degrees | None:
+def _checked(
+    matrix: Any, form: Form, degree: Int, gamma: float, top: float, kept: Any, error: float, drift: float
+) -> Degrees | None:
     """Refine gamma with the exact degrees, and see whether other degrees could pass."""
     root = np.sqrt(degree) if form.symmetric else np.ones(len(degree))
     share = (matrix @ root)[kept] / root[kept]
     gamma = float(np.median(share)) / top
-    drift = 2 * max(float(np.abs(share / (top * gamma) - 1).max()), 2 * float(np.finfo(np.float64).eps))
+    drift = max(drift, 2 * float(np.abs(share / (top * gamma) - 1).max()), 4 * float(np.finfo(np.float64).eps))
     if drift > 0.1:
         return None
     return Degrees(degree, gamma, error / gamma, drift, _unique(matrix, degree, gamma, error / gamma, drift, form))

@@ -1,0 +1,73 @@
+"""Questions drawn after a graph was found: how far the answers' own matrix can be from that graph's power.
+
+Answers are M Z W for the true M = P^k and an unknown mixture W of the columns; the found graph's F predicts F Z. For a
+row u the rest is Gaussian with a covariance of at least dist(F_u, line of M_u)^2 in every column, whatever W is: if
+Z is independent of F, a short rest means a short distance (Freivalds 1977). One column is F's positive eigenvector e
+(F e = t e); how evenly the answers repeat it ties the scales of all rows together and bounds by how much e misses
+M's own equation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from edgeveil.attacks.flatroot.forms import Form
+from edgeveil.attacks.flatroot.questions import Flat
+
+__all__ = ["eigenvector", "fresh_bounds"]
+
+Float = NDArray[np.float64]
+LAST = 24  # fresh measurements of every row
+CHANCE = 1e-15  # that the bounds are wrong
+
+
+def eigenvector(form: Form, adjacency: Any) -> Float:
+    """The positive vector that P keeps, up to its eigenvalue: roots of the degrees, or ones; 0 at lone nodes."""
+    degree = np.asarray(adjacency.sum(axis=1)).ravel() + float(form.loops)
+    out: Float = np.sqrt(degree) if form.symmetric else (degree > 0).astype(np.float64)
+    return out
+
+
+def fresh_bounds(flat: Flat, form: Form, power: Any, root: Float, mix: tuple[Float, Float]) -> tuple[float, float]:
+    """(error, drift): no entry of M is further from `power` than `error`, and M root = root (1 +- drift), up to t.
+
+    `mix`: directions to columns and answers to columns, fitted to `power`. Infinite where entries of M that are so
+    small that they could hide in the error would let M join what `power` keeps apart. Raises `OutOfQuestions`.
+    """
+    (q, turn), n = mix, power.shape[0]
+    rank, back = q.shape[1], np.linalg.pinv(q)
+    probe = root * math.sqrt(n) / np.linalg.norm(root)
+    rest, drift = np.zeros(n), math.inf
+    count = math.ceil((LAST + 1) / rank)
+    for number in range(count):
+        vectors = flat.normal((n, rank))
+        if number == 0:
+            vectors[:, 0] = probe
+        seen, told = flat.ask(vectors @ back) @ turn, power @ vectors
+        noise = flat.noise * float(np.linalg.norm(turn, axis=0).max())
+        if number == 0:
+            kept = root > 0
+            share = seen[kept, 0] / told[kept, 0]
+            drift = float((np.abs(share / np.median(share) - 1) + noise / told[kept, 0]).max())
+        left = np.abs(seen - told) + noise
+        rest += np.square(left[:, 1:] if number == 0 else left).sum(axis=1)
+    apart = np.sqrt(rest / chi2.ppf(CHANCE / n, count * rank - 1))
+    if not float(apart.max()) < 0.5 / float(n) ** form.layers:  # the least that an entry of M can be, halved
+        return math.inf, math.inf
+    return _entries(power, root, apart, drift), 4 * drift
+
+
+def _entries(power: Any, root: Float, apart: Float, drift: float) -> float:
+    """What a row's distance and the doubt about its scale make of its entries."""
+    there = power.copy()
+    there.data = np.ones_like(there.data)
+    reach = np.sqrt(there @ np.square(root))
+    top = np.asarray(power @ root)
+    scale = np.divide(apart * reach, top, out=np.zeros_like(apart), where=top > 0) + drift
+    largest = np.asarray(abs(power).max(axis=1).todense()).ravel()
+    return float((apart + 2 * scale * largest).max())

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from edgeveil.attacks.flatroot.forms import Form
 from edgeveil.attacks.flatroot.questions import Flat
@@ -56,7 +56,7 @@ def fresh_bounds(flat: Flat, form: Form, power: Any, root: Float, mix: tuple[Flo
             drift = float((np.abs(share / np.median(share) - 1) + noise / told[kept, 0]).max())
         left = np.abs(seen - told) + noise
         rest += np.square(left[:, 1:] if number == 0 else left).sum(axis=1)
-    apart = np.sqrt(rest / chi2.ppf(CHANCE / n, count * rank - 1))
+    apart = np.sqrt(rest / (2 * gammaincinv((count * rank - 1) / 2, CHANCE / n)))
     if not float(apart.max()) < 0.5 / float(n) ** form.layers:  # the least that an entry of M can be, halved
         return math.inf, math.inf
     return _entries(power, root, apart, drift), 4 * drift

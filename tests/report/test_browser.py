@@ -61,3 +61,21 @@ def test_paper_is_white_even_for_readers_of_dark_pages(audit: AuditData, tmp_pat
         cut = "return [...document.querySelectorAll('figure svg text')].filter(t => { const b = t.getBoundingClientRect(),"
         cut += " s = t.closest('svg').getBoundingClientRect(); return b.left < s.left - 2 || b.right > s.right + 2; }).length"
         assert driver.execute_script(cut) == 0, "text of a figure is cut off"
+
+
+def test_nothing_is_cut_on_paper(audit: AuditData, tmp_path: Path) -> None:  # noqa: F811
+    audit.settings["command"] = "edgeveil audit cora --defence " + ",".join(["lapgraph"] * 20)
+    page = write_report(audit, tmp_path / "report.html")
+    with chromium(720, 1000) as driver:  # the width of a sheet without its margins
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        driver.get(page.as_uri())
+        wide = "return [...document.querySelectorAll('pre')].filter(p => p.scrollWidth > p.clientWidth + 1).length"
+        assert driver.execute_script(wide) == 0, "a command is cut off"
+        broken = (
+            "return [...document.querySelectorAll('.summary td.num:not(.interval), .baselines td.num')].filter(c => {"
+        )
+        broken += " const r = document.createRange(); r.selectNodeContents(c); return r.getClientRects().length > 1; }).length"
+        assert driver.execute_script(broken) == 0, "a figure is broken from its unit"
+        assert driver.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        shown = "return [...document.querySelectorAll('figure summary')].filter(s => s.checkVisibility()).length"
+        assert driver.execute_script(shown) == 0, "paper cannot be unfolded"

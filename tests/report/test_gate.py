@@ -165,6 +165,39 @@ def test_three_exits_of_a_real_audit(tmp_path: Path) -> None:
     assert "give both" in edgeveil(*small, "--junit", "gate.xml", cwd=tmp_path).stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--require", "gap@4: leakage<=0.2"), "has no release 'gap@4'; it has none, lapgraph@4, lapgraph@8"),
+        (("--require", "lapgraph: leakage<=0.2"), "has 2 releases 'lapgraph'"),
+        (("--require", "leakage<=0.2", "--junit", "graph.npz/gate.xml"), "choose another --junit"),
+    ],
+)
+def test_a_wrong_gate_is_found_before_anything_is_trained(tmp_path: Path, options: tuple[str, ...], why: str) -> None:
+    from edgeveil.graph.npz import write_npz
+
+    write_npz(toy(), tmp_path / "graph.npz")
+    small = ("audit", "graph.npz", "--defence", "none,lapgraph", "--epsilon", "4,8", "--out", "out")
+    done = edgeveil(*small, *options, cwd=tmp_path)
+    assert done.returncode == 2 and why in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_a_release_that_the_time_did_not_reach_is_not_shown(data: AuditData) -> None:
+    data.settings["stopped"] = "Not started for lack of time: GAP ε=4."
+    gate = require(data, "gap@4: leakage<=0.2; none: leakage<=1")
+    assert outcomes(gate) == ["not shown", "holds"]
+    assert gate.failures == [f"gap@4: leakage<=0.2 is not shown: it was not measured. {data.settings['stopped']}"]
+
+
+def test_no_result_of_an_earlier_gate_stays(tmp_path: Path) -> None:
+    """Build servers read the file also when the command crashed."""
+    from edgeveil.cli.audit_command import read_gate
+
+    (tmp_path / "gate.xml").write_text("<testsuites failures='0'/>")
+    read_gate("leakage<=0.2", tmp_path / "gate.xml")
+    assert not (tmp_path / "gate.xml").exists()
+
+
 def test_an_existing_model_is_judged_itself(data: AuditData) -> None:
     data.rows = [row("unknown", None, math.nan, 0.3, "lsa2-attr", n_edges=400) | {"utility": None, "status": "none"}]
     data.settings["existing"], data.gains, data.spreads = True, [], []

@@ -137,6 +137,19 @@ def spoken(url: str, *parts: bytes, pause: float = 0.0) -> bytes:
     return answer
 
 
+def test_a_body_with_two_lengths_smuggles_nothing(live: Callable[..., Any]) -> None:
+    """Read by its chunks it ends before the second request; read by its length the two are one."""
+    server = live()
+    head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    two = (
+        head
+        + b"content-length: 40\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+    )
+    answer = spoken(server.url, two)
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1") == 1
+    assert b"malformed_http" in answer and b"connection: close" in answer
+
+
 def test_whole_answers_keep_to_http(live: Callable[..., Any]) -> None:
     """Answers written in one piece: kept alive in order, closed when the client says so, each header once."""
     server = live()

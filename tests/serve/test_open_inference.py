@@ -143,6 +143,15 @@ def test_wrong_tensors_are_named_and_free(live: Callable[..., Any], inputs: list
     assert server.service.leases.held("bob") == account.used
 
 
+@pytest.mark.parametrize("flag", [{"answer_all": "yes"}, {"induced": 1}])
+def test_a_flag_that_is_no_flag_is_refused(live: Callable[..., Any], flag: dict[str, Any]) -> None:
+    body = {"inputs": [tensor("nodes", "INT64", [1])], "parameters": flag}
+    server = live()
+    answer = server.post(INFER, server.key(queries=50), json=body)
+    assert answer.status_code == 422 and "is true or false" in answer.json()["error"]
+    assert server.service.ledger.account("tenant:bob", "queries").used == 0
+
+
 def test_an_unknown_output_is_refused_before_it_is_charged(live: Callable[..., Any]) -> None:
     server = live()
     body = {"inputs": [tensor("nodes", "INT64", [1])], "outputs": [{"name": "edges"}]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import signal
 import ssl
@@ -213,3 +214,11 @@ def test_the_page_describes_every_setting() -> None:
     missing = [name for name in Settings.model_fields if name != "guard" and f"| `{name}` |" not in page]
     missing += [name for name in GuardSettings.model_fields if f"| `guard.{name}` |" not in page]
     assert not missing
+
+
+def test_the_page_lists_every_code() -> None:
+    root = Path(__file__).parents[2]
+    source = "".join(path.read_text() for path in (root / "src" / "edgeveil" / "serve").glob("*.py"))
+    codes = set(re.findall(r'Problem\(\s*\d{3}, "(\w+)"', source)) - {"disconnected"}  # nobody is there to read it
+    errors = (root / "docs" / "serve.md").read_text().partition("## Errors")[2].partition("\n## ")[0]
+    assert len(codes) > 25 and not [code for code in codes if f"`{code}`" not in errors]

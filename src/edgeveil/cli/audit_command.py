@@ -98,14 +98,19 @@ def audit(
     For the owner of the graph: the results are computed from the private edges and are not private themselves.
     """
     from edgeveil.attacks.attack import by_strength
+    from edgeveil.audits.audit import AuditPlan
     from edgeveil.audits.inspection import short_inspection
     from edgeveil.cli.foreign_models import check_order, open_model
     from edgeveil.cli.progress import RunProgress
     from edgeveil.cli.truth import in_order_of
     from edgeveil.report.audit_report import audit as run_audit
+    from edgeveil.report.gate import check_names
 
     clauses = read_gate(require, junit)
     defences, attacks = named(defence), words(attack) if attack else list(by_strength())
+    if clauses and release is None and url is None and callable_ is None:
+        plan = AuditPlan(defences=tuple(defences), epsilons=tuple(numbers(epsilon)))
+        check_names(clauses, ((name, at) for name, at, _ in plan.cells()))
     train, existing_part = stored_part(study, stored, release, url or callable_, sample)
     train = study.load() if train is None else train
     for line in short_inspection(train):
@@ -164,14 +169,22 @@ def stored_part(
 
 
 def read_gate(require: str | None, junit: Path | None) -> list[Clause]:
-    """The thresholds, read before anything is trained."""
+    """The thresholds, read before anything is trained; no file of an earlier gate stays where this one will write."""
     if require is None:
         if junit is not None:
             raise UsageError("--junit says how --require came out; give both")
         return []
     from edgeveil.report.gate import parse_require
 
-    return parse_require(require)
+    clauses = parse_require(require)
+    if junit is not None:
+        try:
+            junit.parent.mkdir(parents=True, exist_ok=True)
+            junit.touch()
+            junit.unlink()
+        except OSError as error:
+            raise UsageError(f"cannot write {junit}: {error.strerror or error}; choose another --junit") from error
+    return clauses
 
 
 def hold_gate(data: AuditData, clauses: list[Clause], junit: Path | None) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,7 +22,7 @@ from edgeveil.report.audit_data import AuditData
 from edgeveil.report.judged import best_defence, judged
 from edgeveil.report.verdict import why_nothing
 
-__all__ = ["Check", "Clause", "Gate", "parse_require", "require"]
+__all__ = ["Check", "Clause", "Gate", "check_names", "parse_require", "require"]
 
 Outcome = Literal["holds", "fails", "not shown"]
 GRAMMAR = "leakage<=0.2; utility>=0.7; epsilon<=4; allowed<=0.1; guarantee=sound, with lpgnet-2@4: in front to name one"
@@ -127,13 +127,27 @@ def _threshold(what: str, at: str, part: str) -> float:
     return value
 
 
+def check_names(clauses: Sequence[Clause], planned: Iterable[tuple[str, float | None]]) -> None:
+    """Refuse a name that these defences and epsilons do not give, before anything is trained."""
+    cells = list(dict.fromkeys(planned))
+    for release in dict.fromkeys(c.release for c in clauses if c.release is not None):
+        _position(release, cells)
+
+
 def require(data: AuditData, asked: str | Sequence[Clause]) -> Gate:
-    """Judge an audit; a release that it has no figures for is bad usage, one that it does not recommend a failure."""
+    """Judge an audit; a release that it has no figures for is bad usage, one that it does not recommend a failure.
+
+    An audit that stopped early shows nothing about releases that it did not come to.
+    """
     clauses = parse_require(asked) if isinstance(asked, str) else asked
     cells = judged(data)
     checks: list[Check] = []
     for release in dict.fromkeys(c.release for c in clauses):
         part = [c for c in clauses if c.release == release]
+        if release is not None and data.settings.get("stopped") and not _positions(release, _names(cells)):
+            why = f"is not shown: it was not measured. {data.settings['stopped']}"
+            checks += [Check(release, c.text, "not shown", f"{release}: {c.text} {why}") for c in part]
+            continue
         cell, picked_from = _judged_cell(data, cells, release)
         if cell is None:
             why = f"no release is recommended, so nothing is shown: {why_nothing(cells)}"
@@ -151,13 +165,26 @@ def _judged_cell(data: AuditData, cells: Sequence[Cell], release: str | None) ->
         if data.settings.get("existing") and len(cells) == 1:
             return cells[0], 1
         return best_defence(cells), max(sum(c.candidate for c in cells), 1)
+    return cells[_position(release, _names(cells))], 1
+
+
+def _names(cells: Sequence[Cell]) -> list[tuple[str, float | None]]:
+    return [(c.defence, c.epsilon) for c in cells]
+
+
+def _positions(release: str, cells: Sequence[tuple[str, float | None]]) -> list[int]:
     name, _, epsilon = release.partition("@")
-    found = [c for c in cells if c.defence == name and (not epsilon or c.epsilon == float(epsilon))]
+    return [i for i, (d, e) in enumerate(cells) if d == name and (not epsilon or e == float(epsilon))]
+
+
+def _position(release: str, cells: Sequence[tuple[str, float | None]]) -> int:
+    """Where the one release of this name stands."""
+    found = _positions(release, cells)
     if len(found) != 1:
-        known = ", ".join(c.defence + (f"@{c.epsilon:g}" if c.epsilon else "") for c in cells)
+        known = ", ".join(defence + (f"@{epsilon:g}" if epsilon else "") for defence, epsilon in cells)
         what = "has no release" if not found else f"has {len(found)} releases"
         raise UsageError(f"the audit {what} {release!r}; it has {known}")
-    return found[0], 1
+    return found[0]
 
 
 def _check(cell: Cell, clause: Clause, leak_level: float, utility_level: float) -> Check:

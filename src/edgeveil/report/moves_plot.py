@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgeveil.audits.cells import label
-from edgeveil.report.figures import Plot, percent
+from edgeveil.report.figures import Plot
 from edgeveil.report.style import canvas, ink_for, legend, mark, to_svg
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def moves_plot(moves: Sequence[Move]) -> Plot | None:
         svg = to_svg(
             figure, "moves", title, "; ".join(f"{r[0]}: utility {r[1]}, edges found {r[2]} points" for r in rows)
         )
-    widest = percent(max(abs(m.leakage.after - m.leakage.before) for m in drawn), 1)
-    caption = f"Hollow: before; filled: after. Thick lines moved beyond the noise. Largest change of leakage: {widest}."
+    widest = 100 * max(abs(m.leakage.after - m.leakage.before) for m in drawn)
+    caption = "Hollow: before; filled: after. Thick lines moved beyond the noise. "
+    caption += f"Largest change of leakage: {widest:.1f} points."
     return Plot("moves", title, svg, caption, ("release", "utility, points", "edges found, points"), rows)

@@ -125,6 +125,9 @@ class _Exchange:
             declared = self._headers.get(b"content-length", b"0")
             if not declared.isdigit() or int(declared) > self._limit:
                 raise self._too_large()
+            if b"content-length" in self._headers and b"transfer-encoding" in self._headers:
+                # a proxy may have read the other one, and what follows would pass for another client's request
+                raise Problem(400, "malformed_http", "a body has a content-length or a transfer-encoding, not both")
             await answer()
         except asyncio.CancelledError:
             self._status = self._status or 499

@@ -198,8 +198,11 @@ def _query(asked: InferRequest, inputs: dict[str, Any], snapshot: str | None) ->
         raise Problem(422, "bad_input", f"unknown input {unknown[0]!r}; use {', '.join(sorted(_INPUTS))}")
     if not inputs:
         raise Problem(422, "bad_input", "inputs: send nodes, features or both")
-    flags = {name: np.array(asked.parameters.get(name, False) is True) for name in ("answer_all", "induced")}
-    query = query_from_arrays({**inputs, **flags})
+    flags = {name: asked.parameters.get(name, False) for name in ("answer_all", "induced")}
+    wrong = next((name for name, value in flags.items() if not isinstance(value, bool)), None)
+    if wrong is not None:
+        raise Problem(422, "bad_input", f"parameters: {wrong} is true or false, not {flags[wrong]!r}")
+    query = query_from_arrays({**inputs, **{name: np.array(value) for name, value in flags.items()}})
     query.snapshot = snapshot
     return query
 

@@ -80,6 +80,10 @@ def test_what_needs_all_edges_is_refused_in_one_sentence(folder: Path, tmp_path:
     ):
         done = edgeveil("release", *options, *more, "--epsilon", 4, cwd=tmp_path)
         assert done.returncode == 2 and said in done.stderr, done.stderr
+        if "needs all edges" in said:  # found before a private copy of the edges is made
+            assert not (tmp_path / ".release-work").exists()
+    none = edgeveil("release", *options, "--defence", "lpgnet-1", cwd=tmp_path)
+    assert none.returncode == 2 and "epsilon" in none.stderr and "from 'src'" not in none.stderr, none.stderr
     lost = edgeveil("inspect", "--edges", "memory://nowhere", "--features", folder / "nodes.parquet", cwd=tmp_path)
     assert lost.returncode == 2 and "no parquet file at memory://nowhere" in lost.stderr
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -26,6 +28,7 @@ from edgeveil.cli.stored_options import StoredOptions
 from edgeveil.errors import UsageError
 
 if TYPE_CHECKING:
+    from edgeveil.defences.stored.stored_job import StoredJob
     from edgeveil.graph.graph import Graph
     from edgeveil.graph.stored.graph_in_files import StoredGraph
     from edgeveil.release.release import Release
@@ -65,7 +68,8 @@ def release(
     options: dict[str, Any] = settings(set_, [defence]).get(defence, {})
     needs_all = {"--inference": inference, "--setting": setting, "--preset": preset}
     asked = {"epsilon": epsilon, "seed": seed, "scaling": scaling, **record_in.asked(), **options}
-    if from_files(given, stored, defence, out, asked, (split, split_seed), needs_all):
+    check = partial(check_for_files, defence, epsilon, options, needs_all)
+    if from_files(given, stored, defence, out, asked, (split, split_seed), check):
         return
     secret = given.load(split=split, split_seed=split_seed)
     other = None if inference is None else load_graph(inference, data_root=given.data_root)
@@ -97,18 +101,30 @@ def _split(graph: StoredGraph, split: str | None, seed: int) -> StoredGraph:
     return graph.with_nodes(with_default_split(nodes, seed) if split is None else apply_split(nodes, split, seed))
 
 
+def check_for_files(
+    defence: str, epsilon: float | None, options: dict[str, Any], needs_all: dict[str, str | None]
+) -> None:
+    """Refuse what a release from files cannot have."""
+    from edgeveil.defences.defence import Defence
+    from edgeveil.defences.defend import make_defence
+
+    wrong = next((name for name, value in needs_all.items() if value is not None), None)
+    if wrong is not None:
+        raise UsageError(f"{wrong} needs all edges in memory, but these stay in files; drop it")
+    chosen = make_defence(defence, epsilon, **options)
+    if type(chosen).release_stored is Defence.release_stored:
+        chosen.release_stored(cast("StoredJob", None))  # says what to use instead
+
+
 def from_files(
     given: GraphOptions, stored: StoredOptions, defence: str, out: Path, asked: dict[str, Any],
-    split: tuple[str | None, int], needs_all: dict[str, str | None],
+    split: tuple[str | None, int], check: Callable[[], None],
 ) -> bool:  # fmt: skip
     """Make the release if the edges stay in files; after a crash the same command goes on with the same answers."""
     work = out.with_name(f".{out.name}-work")
-    with stored.opened(given.files, given.nodes, name=given.graph, work=work) as graph:
+    with stored.opened(given.files, given.nodes, name=given.graph, work=work, check=check) as graph:
         if graph is None:
             return False
-        wrong = next((name for name, value in needs_all.items() if value is not None), None)
-        if wrong is not None:
-            raise UsageError(f"{wrong} needs all edges in memory, but these stay in files; drop it")
         with remembered(asked["ledger"], out):
             _release_stored(_split(graph, *split), defence, out, asked)
     if stored.work is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +39,13 @@ class StoredOptions(OptionGroup):
 
     @contextmanager
     def opened(
-        self, files: OwnFiles, nodes: Path | None, *, name: str | None = None, work: Path | None = None
-    ) -> Iterator[StoredGraph | None]:
-        """The graph whose edges stay in files, or None where the edges are to be loaded."""
+        self, files: OwnFiles, nodes: Path | None, *, name: str | None = None, work: Path | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> Iterator[StoredGraph | None]:  # fmt: skip
+        """The graph whose edges stay in files, or None where the edges are to be loaded.
+
+        `check` refuses what cannot be done with files before the edges are prepared, which may take long.
+        """
         from edgeveil.graph.ogb import is_ogb
         from edgeveil.graph.stored.addresses import is_table_folder
 
@@ -61,6 +65,8 @@ class StoredOptions(OptionGroup):
             if said.header is not None or said.delimiter is not None:
                 raise UsageError("parquet tables have headers and no delimiter: drop --header and --delimiter")
             say(f"edges: {rows:,} rows stay in files (--in-memory {self.in_memory:,}); {self.engine} reads them")
+            if check is not None:
+                check()
             with open_graph(
                 files.edges, files.features, files.labels, nodes=nodes, engine=self.engine, memory=self.memory,
                 work=self.work or work, id_column=said.id_column, source=said.source, target=said.target,

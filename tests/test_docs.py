@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,31 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words of every `edgeveil ...` line of a page's shell blocks."""
+    blocks = re.findall(r"^```(?:sh|bash|yaml)?\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    found = [re.search(r"(?:^|entry: |run: |bin/)edgeveil ([a-z].*)", line) for line in lines]
+    return [shlex.split(match[1], comments=True) for match in found if match is not None]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    import typer
+
+    from edgeveil.cli.main import build_app
+
+    for said in commands(page):
+        node, rest = typer.main.get_command(build_app()), list(said)
+        while hasattr(node, "commands"):
+            assert rest[0] in node.commands, said
+            node = node.commands[rest.pop(0)]
+        known = {option for p in node.params for option in (*p.opts, *p.secondary_opts)}
+        assert {word.split("=")[0] for word in rest if word.startswith("--")} <= known, said
+        if said[0] == "release" and "--edges" in said:
+            assert "--labels" in said, f"nothing trains without labels: {said}"
 
 
 WORDS = {5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}

@@ -1,4 +1,4 @@
-"""The tables of studies say which nodes and which attack a figure belongs to."""
+"""The figures of studies say which nodes and which attack they belong to."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ def test_classes_of_nodes_have_lines_of_their_own(monkeypatch: pytest.MonkeyPatc
             known.add(run_key(run), term.figure, {(run.seed, None): value + run.seed / 100}, "x")
     monkeypatch.setattr(studies, "plans", lambda: {"depth": plan})
     monkeypatch.setattr(studies, "measured", lambda: known)
-    text = studies.study_tables()
-    assert "0.505±0.005 (2)" in text
-    assert "| low degree | 0.605±0.005 AUC (2) |" in text and "| high degree | 0.705±0.005 AUC (2) |" in text
+    rows = studies.measured_studies()["depth"]
+    assert [(row["attacked"], row["figure"], row["mean"], row["samples"]) for row in rows] == [
+        ("", "micro_f1", 0.505, 2), ("low degree", "auc", 0.605, 2), ("high degree", "auc", 0.705, 2),
+    ]  # fmt: skip
+    assert all(row["std"] == 0.005 and row["epsilon"] is None for row in rows)
+    assert "| Depth | `depth.toml` | [3](fidelity/study-depth.csv) | 2 |" in studies.study_list()

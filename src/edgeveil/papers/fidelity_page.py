@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from edgeveil.papers.books import BOOKS
+from edgeveil.papers.causes import cause_of
 from edgeveil.papers.judge import judged_table
 from edgeveil.papers.listing import Standing, standing
 from edgeveil.papers.render import cell_rows
 from edgeveil.papers.reproduce import Judged, TableResult
-from edgeveil.papers.studies import study_tables
+from edgeveil.papers.studies import measured_studies, study_list
+from edgeveil.papers.twitch_depth import depth_table
 from edgeveil.runs.row_files import write_table
 
 __all__ = ["page", "results", "write_cells"]
@@ -32,16 +34,19 @@ def slug(result: TableResult) -> str:
 
 
 def write_cells(folder: Path) -> None:
-    """One CSV per table; files of tables that have no measured figure go."""
+    """One CSV per table and study; files of those that have no measured figure go."""
     for old in folder.glob("*.csv"):
         old.unlink()
     for result in results():
         write_table(cell_rows(result), folder / f"{slug(result)}.csv")
+    for name, rows in measured_studies().items():
+        write_table(rows, folder / f"study-{name}.csv")
 
 
 def page(text: str) -> str:
     """The page with its generated parts renewed."""
-    for marker, new in (("summary", _summary()), ("differences", _differences()), ("studies", study_tables())):
+    made = {"summary": _summary, "differences": _differences, "depth": depth_table, "studies": study_list}
+    for marker, new in ((marker, make()) for marker, make in made.items()):
         head, start, rest = text.partition(f"<!-- {marker} -->\n")
         _, end, tail = rest.partition(f"<!-- end {marker} -->")
         text = f"{head}{start}{new}\n{end}{tail}" if start and end else text
@@ -84,7 +89,10 @@ def _line(result: TableResult, s: Standing) -> str:
 
 def _differences() -> str:
     """Groups of figures of which several disagree, with the mean difference: what is systematic stands out."""
-    lines = ["| paper | tables | figures | outside | mean difference |", "| --- | --- | --- | ---: | ---: |"]
+    lines = [
+        "| paper | tables | figures | outside | mean difference | cause |",
+        "| --- | --- | --- | ---: | ---: | --- |",
+    ]
     groups: dict[tuple[str, ...], list[tuple[TableResult, Judged]]] = {}
     for result in results():
         for judged in result.cells:
@@ -109,7 +117,8 @@ def _kind(paper: str, judged: Judged) -> tuple[str, ...]:
 
 def _group(kind: tuple[str, ...], count: int, outside: list[tuple[TableResult, Judged]]) -> str:
     paper, unit, words = kind
-    tables = ", ".join(dict.fromkeys(result.table for result, _ in outside))
+    tables = list(dict.fromkeys(result.table for result, _ in outside))
+    cause = cause_of(paper, [*tables, *words.split(", ")])
     mean = math.fsum(j.comparisons["published"].difference for _, j in outside) / len(outside)
     shown = f"{mean:+.3f}" if unit == "fraction" else f"{mean:+.1f}"
-    return f"| {paper} | {tables} | {words} | {len(outside)} of {count} | {shown} |"
+    return f"| {paper} | {', '.join(tables)} | {words} | {len(outside)} of {count} | {shown} | {cause} |"

@@ -1,4 +1,4 @@
-"""Measurements beyond the printed cells that explain a difference: one TOML plan each, and a table of what was found.
+"""Measurements beyond the printed cells that explain a difference: one TOML plan each, and what was found.
 
 `edgeveil sweep` runs a plan like any other; the samples of its runs are kept with those of the printed cells.
 """
@@ -17,7 +17,7 @@ from edgeveil.papers.samples import asked, measured
 from edgeveil.runs.plan import Plan, parse_plan
 from edgeveil.runs.run_config import RunConfig
 
-__all__ = ["plans", "study_tables", "study_terms", "terms"]
+__all__ = ["measured_studies", "plans", "study_list", "study_terms", "terms"]
 
 
 @cache
@@ -50,45 +50,37 @@ def terms() -> Mapping[str, tuple[Term, ...]]:
     return {key: tuple(known) for key, known in found.items()}
 
 
-def study_tables() -> str:
-    """One table per study that has samples: a line per setting, a column per epsilon, utility and AUC of the attack."""
-    parts = []
-    for name, plan in plans().items():
-        rows = _rows(plan)
-        if not rows:
-            continue
-        epsilons = sorted({epsilon for row in rows.values() for epsilon in row})
-        head = ["settings", *(f"ε = {e:g}" if e else "utility" for e in epsilons)]
-        parts += [f"**{plan.name}** (`edgeveil sweep src/edgeveil/papers/plans/{name}.toml`)", ""]
-        parts += [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * len(epsilons)}"]
-        parts += [f"| {label} | {' | '.join(row.get(e, '') for e in epsilons)} |" for label, row in rows.items()]
-        parts.append("")
-    return "\n".join(parts).rstrip()
+def measured_studies() -> dict[str, list[dict[str, Any]]]:
+    """Every study that has samples, by the name of its file: one plain row per setting, epsilon and figure."""
+    return {name: rows for name, plan in plans().items() if (rows := _rows(plan))}
 
 
-def _rows(plan: Plan) -> dict[str, dict[float, str]]:
+def study_list() -> str:
+    """One line per measured study: what it varies, its plan, how many seeds, and where its figures are."""
+    lines = ["| study | plan | figures | seeds |", "| --- | --- | ---: | ---: |"]
+    for name, rows in measured_studies().items():
+        seeds = sorted({row["samples"] for row in rows})
+        span = str(seeds[0]) if seeds[0] == seeds[-1] else f"{seeds[0]}–{seeds[-1]}"
+        figures = f"[{len(rows)}](fidelity/study-{name}.csv)"
+        lines.append(f"| {plans()[name].name} | `{name}.toml` | {figures} | {span} |")
+    return "\n".join(lines)
+
+
+def _rows(plan: Plan) -> list[dict[str, Any]]:
     runs = {run_key(run): run for run in plan.runs()}
     words = {key: dict(_words(run)) for key, run in runs.items()}
     names = dict.fromkeys(word for own in words.values() for word in own)
     varying = [name for name in names if len({str(own.get(name)) for own in words.values()}) > 1]
-    budgets = {run.epsilon for run in runs.values() if run.epsilon is not None}
-    found: dict[tuple[str, float], dict[str, Mapping[Sample, float]]] = {}
+    rows = []
     for key, run in runs.items():
         label = ", ".join(_said(name, words[key][name]) for name in varying if name in words[key])
-        place = (run.epsilon or 0.0) if len(budgets) > 1 else 0.0
         for term in study_terms(run):
             if samples := measured().of(term):
-                own = _attack_words(run, term)
-                found.setdefault((", ".join(filter(None, [label, own])), place), {})[
-                    "auc" if term.pick else "utility"
-                ] = samples
-    rows: dict[str, dict[float, str]] = {}
-    for (label, epsilon), known in found.items():
-        parts = [
-            _shown(known[kind]) + (" AUC" if kind == "auc" else "") for kind in ("utility", "auc") if kind in known
-        ]
-        seeds = max(len(values) for values in known.values())
-        rows.setdefault(label, {})[epsilon] = f"{', '.join(parts)} ({seeds})"
+                mean, spread = _mean_and_deviation(samples)
+                rows.append({
+                    "settings": label, "epsilon": run.epsilon, "attacked": _attack_words(run, term),
+                    "figure": term.metric, "mean": mean, "std": spread, "samples": len(samples),
+                })  # fmt: skip
     return rows
 
 
@@ -115,7 +107,7 @@ def _said(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')} {value:g}" if isinstance(value, (int, float)) else f"{name} {value}"
 
 
-def _shown(values: Mapping[Sample, float]) -> str:
+def _mean_and_deviation(values: Mapping[Sample, float]) -> tuple[float, float]:
     mean = math.fsum(values.values()) / len(values)
     spread = math.sqrt(math.fsum((v - mean) ** 2 for v in values.values()) / len(values))
-    return f"{mean:.3f}±{spread:.3f}" if len(values) > 1 else f"{mean:.3f}"
+    return round(mean, 5), round(spread, 5)

@@ -16,7 +16,7 @@ from edgeveil.papers.published import Published, published
 from edgeveil.papers.recipes import Cell, Recipe, Term, run_key
 from edgeveil.papers.run_budget import choose, left, missing, spend, tables_of, worth
 from edgeveil.papers.samples import Kept, Samples, cell_key
-from edgeveil.runs.run_config import RunConfig
+from edgeveil.runs.run_config import AttackConfig, RunConfig
 from edgeveil.runs.store import Store
 from edgeveil.runs.tasks import Outcome, Task
 
@@ -49,6 +49,13 @@ def test_most_cells_per_second_first_and_shared_runs_once(prices: dict[str, floa
     assert choose(cells, Samples(), 0.5) == []
     failed = {(run_key(run("b")), 0)}
     assert [r.dataset for r in choose(cells, Samples(), 100.0, failed)] == ["a"]
+
+
+def test_runs_whose_training_others_share_come_first(prices: dict[str, float]) -> None:
+    prices |= {"a": 1.0, "b": 5.0}
+    attacked = run("a").model_copy(update={"attacks": (AttackConfig(),)})
+    cells = [cell(0.5, attacked), cell(0.6, run("b"))]
+    assert [bool(r.attacks) for r in choose(cells, Samples(), 100.0)] == [False, True]
 
 
 def test_a_cell_is_worth_a_run_while_its_verdict_may_turn() -> None:

@@ -18,6 +18,7 @@ from edgeveil.cli import reproduce_command
 from edgeveil.cli.main import main
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.npz import write_npz
+from edgeveil.papers import recipes
 from test_house import walks
 
 PACKAGE = str(Path(edgeveil.__file__).parent)
@@ -68,6 +69,7 @@ def test_an_audit_passes_its_stations_in_order(tmp_path: Path, toy: Graph, monke
 def test_a_printed_table_passes_its_stations_in_order(
     tmp_path: Path, toy: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    recipes._every_cell.cache_clear()  # as in a new process
     monkeypatch.setattr(reproduce_command, "load_graph", lambda name, **_: toy.named(name))  # a small graph as Cora
     words = ["reproduce", "linkteller:XI", "--quick", "--seeds", "1", "--dataset", "cora", "--variant", "published",
              "--executor", "serial", "--out", str(tmp_path)]  # fmt: skip

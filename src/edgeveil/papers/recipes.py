@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from edgeveil.papers.published import DOUBTS, Published, find_table, tables
@@ -108,19 +109,24 @@ class Paper:
         """Every table with printed figures."""
         return tables(self.name)
 
-    def cells(self, table: str, mode: Mode) -> Iterator[Cell]:
+    def cells(self, table: str, mode: Mode) -> Sequence[Cell]:
         """The cells of a table in a mode; contradictions in print are shown and not counted."""
-        for printed in self._kept(table, mode):
-            cell = self.cell(printed)
-            if printed.doubt and not cell.aside:
-                cell = Cell(printed, cell.recipes, cell.why, f"{printed.doubt}: {DOUBTS[printed.doubt]}")
-            yield cell
-
-    def _kept(self, table: str, mode: Mode) -> Sequence[Published]:
-        every = find_table(self.name, table)
+        every = _every_cell(self, table)
         if mode != "quick":
             return every
-        return [p for p in every if self.quick(p)] or [p for p in every if self.thin(p)]
+        return [c for c in every if self.quick(c.published)] or [c for c in every if self.thin(c.published)]
+
+
+@cache
+def _every_cell(paper: Paper, table: str) -> tuple[Cell, ...]:
+    """Made once: judging, counting what is left and estimating times ask for the same cells and their runs."""
+    made = []
+    for printed in find_table(paper.name, table):
+        cell = paper.cell(printed)
+        if printed.doubt and not cell.aside:
+            cell = Cell(printed, cell.recipes, cell.why, f"{printed.doubt}: {DOUBTS[printed.doubt]}")
+        made.append(cell)
+    return tuple(made)
 
 
 def seeded(run: RunConfig, seed: int) -> RunConfig:

@@ -97,7 +97,12 @@ def canvas(name: str, width: float = 5.5, height: float = 3.7, rows: int = 1) ->
 
 def to_svg(figure: Any, name: str, title: str, description: str) -> str:
     """Inline SVG with CSS colours, unique ids, a title and a description for screen readers."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     buffer = io.StringIO()
+    figure.set_canvas(FigureCanvasSVG(figure))
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")  # placed: savefig would draw all of it once more to place it
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]

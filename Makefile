@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+unexport PYTHONDONTWRITEBYTECODE  # else two test workers and every child process compile the package again
 
 .PHONY: setup demo test test-pld bench check docs clean
 

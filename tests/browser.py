@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -32,22 +33,35 @@ def executables() -> tuple[str, str] | None:
     return (found[0], found[1]) if found[0] and found[1] else None
 
 
-@contextmanager
-def chromium(width: int = 1100, height: int = 900, *, offline: bool = False) -> Iterator[Any]:
-    """A selenium driver; `offline` cuts the page off from any network."""
-    paths = executables()
-    if paths is None:
-        pytest.skip("needs Chromium and chromedriver (Debian: chromium chromium-driver)")
+@cache
+def _started(chrome: str, chromedriver: str) -> Any:
+    """One browser for all tests of this process: starting it takes longer than most of them."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
-    options.binary_location = paths[0]
-    for flag in (*FLAGS, f"--window-size={width},{height}"):
+    options.binary_location = chrome
+    for flag in FLAGS:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(paths[1]))
+    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
+    driver.set_script_timeout(120)
+    atexit.register(driver.quit)
+    return driver
+
+
+@contextmanager
+def chromium(width: int = 1100, height: int = 900, *, offline: bool = False) -> Iterator[Any]:
+    """A selenium driver in a tab of its own; `offline` cuts the page off from any network."""
+    paths = executables()
+    if paths is None:
+        pytest.skip("needs Chromium and chromedriver (Debian: chromium chromium-driver)")
+    driver = _started(*paths)
+    home = driver.current_window_handle
+    driver.get_log("browser")  # what earlier pages said
+    driver.switch_to.new_window("tab")
     try:
+        driver.set_window_size(max(width, 500), height)
         if width < 500:  # no window is that narrow
             phone = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": True}
             driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
@@ -55,4 +69,7 @@ def chromium(width: int = 1100, height: int = 900, *, offline: bool = False) -> 
             driver.set_network_conditions(offline=True, latency=0, download_throughput=0, upload_throughput=0)
         yield driver
     finally:
-        driver.quit()
+        if offline:
+            driver.delete_network_conditions()
+        driver.close()
+        driver.switch_to.window(home)

@@ -11,6 +11,7 @@ import edgeveil as ev
 from edgeveil.errors import InputError
 from zoo import toy
 
+SHORT = {"train_params": {"epochs": 20}}
 SMALL = {"epsilons": [4.0], "attacks": ["linkteller", "lsa2-attr"], "nodes": 40}
 
 
@@ -51,14 +52,14 @@ def test_an_existing_release_needs_no_labels() -> None:
 
 
 def test_advice_in_one_line() -> None:
-    advice = ev.advise(toy(), defences=["lapgraph"], epsilons=[2.0, 8.0], nodes=40)
+    advice = ev.advise(toy(), defences=["lapgraph"], epsilons=[2.0, 8.0], nodes=40, **SHORT)
     assert advice.cost == 3 * 10 and "Choosing has a price" in repr(advice)
-    public = ev.advise(toy(), defences=["lapgraph"], epsilons=[8.0], nodes=40, choose_on=toy(seed=3))
+    public = ev.advise(toy(), defences=["lapgraph"], epsilons=[8.0], nodes=40, choose_on=toy(seed=3), **SHORT)
     assert public.cost == 0 and "pays for the release alone" in repr(public)
 
 
 def test_advice_leaves_out_what_promises_nothing_for_an_edge() -> None:
-    advice = ev.advise(toy(), defences=["gp-sound", "lapgraph"], epsilons=[8.0], nodes=40, floor=0.0)
+    advice = ev.advise(toy(), defences=["gp-sound", "lapgraph"], epsilons=[8.0], nodes=40, floor=0.0, **SHORT)
     assert [c.defence for c in advice.choices] == ["lapgraph"] and list(advice.left_out) == ["gp-sound"]
     assert "gp-sound is left out: its epsilon is for the two list entries" in repr(advice)
     assert advice.cost == 3 * 8  # it was not tried either
@@ -67,6 +68,7 @@ def test_advice_leaves_out_what_promises_nothing_for_an_edge() -> None:
 
 def test_advice_for_two_graphs_states_the_sum_unless_asserted() -> None:
     two = {"defences": ["lapgraph"], "epsilons": [8.0], "nodes": 40, "floor": 0.0, "inference_graph": toy(seed=3)}
+    two |= SHORT
     advice = ev.advise(toy(), **two)
     assert (advice.choices[0].epsilon, advice.choices[0].stated) == (8.0, 16.0) and "states epsilon 16" in repr(advice)
     asserted = ev.advise(toy(), setting="inductive-different", **two)

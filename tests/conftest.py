@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import zlib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
+from edgeveil.defences.veil import read_outs
 from edgeveil.graph.graph import Graph
+from edgeveil.privacy.secure import SecureNoise
 from zoo import three_classes
 
 settings.register_profile("shared machine", deadline=None)
@@ -43,3 +49,29 @@ def pytest_collection_finish() -> None:
 def toy() -> Graph:
     """The graph that tests of runs, audits and papers share."""
     return three_classes()
+
+
+@pytest.fixture
+def same_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secure source reads bits that the test's name decides, so that a verdict changes only with the code.
+
+    With the system's bits `verify` may refute a sound mechanism in 1 % of all runs, by its confidence, and a hundred
+    such tests would fail somewhere in every other run. tests/privacy draws from the system.
+    """
+    bits = np.random.default_rng(zlib.crc32(request.node.name.encode()))
+
+    def words(_: SecureNoise, kind: Any, size: int) -> Any:
+        return np.frombuffer(bits.bytes(np.dtype(kind).itemsize * size), dtype=kind)
+
+    monkeypatch.setattr(SecureNoise, "_words", words)
+
+
+@pytest.fixture
+def short_read_outs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that do not ask how good veil's read-outs are: they train for 500 epochs, whatever `train` says."""
+    real = read_outs.fit
+
+    def fit(*given: Any, **wishes: Any) -> Any:
+        return real(*given[:6], replace(given[6], epochs=10), *given[7:], **wishes)
+
+    monkeypatch.setattr(read_outs, "fit", fit)

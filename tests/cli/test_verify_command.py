@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 from edgeveil.cli.main import build_app
 from edgeveil.errors import InputError
 
-FAST = ["--runs", "600", "--canaries", "2000"]
+pytestmark = pytest.mark.usefixtures("same_bits")
+QUICK = ["--quick", "--runs", "50", "--canaries", "1000"]
+FAST = ["--runs", "250", "--canaries", "2000"]
 
 
 def verdict(*args: str) -> tuple[str, str]:
@@ -30,9 +32,9 @@ def test_prints_claim_bound_and_verdict(tmp_path: Path) -> None:
 
 
 def test_secure_noise_is_the_default_and_seeded_noise_on_request() -> None:
-    seeded = [verdict("edgerand", "--epsilon", "1", "--seeded", "--quick", "--runs", "100")[1] for _ in range(2)]
+    seeded = [verdict("edgerand", "--epsilon", "1", "--seeded", *QUICK)[1] for _ in range(2)]
     assert seeded[0] == seeded[1] and "quick: fewer runs" in seeded[0]
-    secure = [verdict("edgerand", "--epsilon", "1", "--quick", "--runs", "100")[1] for _ in range(2)]
+    secure = [verdict("edgerand", "--epsilon", "1", *QUICK)[1] for _ in range(2)]
     assert secure[0] != secure[1] and "seeded streams" in secure[0]
 
 

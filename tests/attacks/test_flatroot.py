@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -44,7 +45,11 @@ def graph():
 
 
 def release_of(graph, model="gcn", **shape):
-    spec = replace(preset("default", "", model).model, **shape)
+    return trained(graph, replace(preset("default", "", model).model, **shape))
+
+
+@cache
+def trained(graph, spec):
     return defend(graph, "none", model=spec, seed=0, train=SHORT, scaling="row")
 
 
@@ -197,7 +202,7 @@ def test_coarse_answers_still_give_the_graph(graph, kind):
     assert equal(graph, result)
 
 
-@pytest.mark.parametrize("decimals", [6, 5])
+@pytest.mark.parametrize("decimals", [pytest.param(6, marks=pytest.mark.slow), 5])
 def test_rounded_probabilities_give_the_graph_on_a_row_that_no_class_wins_but_no_proof(graph, decimals):
     """Where logits are large probabilities are 0 or 1, where they are small biases decide: level rows have neither."""
     result = attack(Target.local(release_of(graph), answer="probabilities", decimals=decimals), "flatroot")

@@ -46,7 +46,8 @@ def test_every_attack_that_audits_try_says_what_it_assumes():
 
 
 def test_an_audit_reports_the_strongest_attack_and_what_is_found_without_the_release(graph):
-    found = audit(graph, defences=("none", "mlp", "lpgnet-1"), epsilons=(8.0,), nodes=200, coins=120)
+    found = audit(graph, defences=("none", "mlp", "lpgnet-1"), epsilons=(8.0,), nodes=200, coins=120,
+                  train_params={"epochs": 60})  # fmt: skip
     by = {row["defence"]: set() for row in found.rows}
     for row in found.rows:
         by[row["defence"]].add(row["attack"])

@@ -18,7 +18,8 @@ from edgeveil.runs.score import draw_sample
 from edgeveil.runs.store import Store
 from zoo import toy
 
-PLAN = AuditPlan(defences=("mlp", "lapgraph"), epsilons=(4.0,), attacks=("lsa2-attr",), nodes=20, split="50:25:25")
+PLAN = AuditPlan(defences=("mlp", "lapgraph"), epsilons=(4.0,), attacks=("lsa2-attr",), nodes=20, split="50:25:25",
+                 train_params={"epochs": 20})  # fmt: skip
 
 
 def test_every_look_adds_trained_runs_and_draws_its_own_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

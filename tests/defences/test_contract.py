@@ -15,6 +15,7 @@ from edgeveil.models.settings import TrainSpec
 from edgeveil.privacy.budget import Budget
 from zoo import PLAIN, toy
 
+pytestmark = pytest.mark.usefixtures("short_read_outs")
 NAMES = DEFENCES.names()
 SHORT = TrainSpec(epochs=10)  # no promise depends on how long a model learns
 

@@ -16,6 +16,7 @@ from edgeveil.errors import InputError
 from edgeveil.graph.catalog import edges_apart
 from edgeveil.graph.graph import Graph
 from edgeveil.models.presets import preset
+from edgeveil.models.settings import TrainSpec
 from edgeveil.runs.rows import release_labels
 from zoo import toy
 
@@ -54,13 +55,13 @@ def test_the_setting_never_depends_on_edges(other: Graph) -> None:
 def test_a_growing_graph_pays_for_both_its_states(defence: str) -> None:
     """Old edges are asked twice; the statement used to say once."""
     graph = toy()
-    release = ev.defend(graph, defence, epsilon=1.5, seed=0, inference_graph=grown(graph))
+    release = ev.defend(graph, defence, epsilon=1.5, seed=0, inference_graph=grown(graph), train=TrainSpec(epochs=5))
     claim = release.guarantee
     assert claim.epsilon == 3.0 and claim.status == "sound" and "sequential" in claim.composition
     assert {c.on for c in claim.charges} == {"both graphs"} and sum(c.epsilon for c in claim.charges) == 3
     assert release_labels(release)["epsilon"] == 3.0 and release_labels(release)["params"]["epsilon"] == 1.5
     assert release_labels(release)["setting"] == "inductive" == release.setting
-    single = ev.defend(graph, defence, epsilon=1.5, seed=0)
+    single = ev.defend(graph, defence, epsilon=1.5, seed=0, train=TrainSpec(epochs=5))
     assert "epsilon" not in release_labels(single)["params"]
 
 

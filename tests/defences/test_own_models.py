@@ -17,6 +17,7 @@ from edgeveil.models.own_models import OwnModel
 from edgeveil.models.settings import TrainSpec
 
 pyg = pytest.importorskip("torch_geometric.nn")
+pytestmark = pytest.mark.usefixtures("short_read_outs")
 
 
 class Residual(Module):

@@ -67,7 +67,7 @@ LENDING = [
 @pytest.mark.parametrize("goal", ["cross-entropy", "drop"])
 def test_validation_lends_its_first_layer_to_the_next_step_unchanged(monkeypatch, model, goal):
     x, structure, y, train, val, _ = planted()
-    spec, calls = replace(SHORT, keep="best-val-loss"), []
+    spec, calls = replace(SHORT, keep="best-val-loss", epochs=12), []
     first = Model.first
     monkeypatch.setattr(Model, "first", lambda *args: calls.append(1) or first(*args))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,39 +25,41 @@ def cells(kind: str, seed: int) -> Any:
     return GridCells(EPSILON, noise_for(None if kind == "secure" else seed))
 
 
-def dense(ones: int, zeros: int, top: int, rng: np.random.Generator, grid: bool) -> int:
-    """How many zero-cells are among the `top` largest when every cell is drawn; ties broken at random."""
+@cache
+def dense(ones: int, zeros: int, top: int, seed: int, grid: bool) -> Any:
+    """How many zero-cells are among the `top` largest when every cell is drawn, RUNS times; ties broken at random."""
+    rng, shape = np.random.default_rng(seed), (RUNS, ones + zeros)
     if grid:
         q = 1 - np.exp(-float(EPSILON) / GRID)
-        noise = (rng.geometric(q, ones + zeros) - rng.geometric(q, ones + zeros)) / GRID
+        noise = (rng.geometric(q, shape) - rng.geometric(q, shape)) / GRID
     else:
-        noise = rng.laplace(0, 1 / float(EPSILON), ones + zeros)
+        noise = rng.laplace(0, 1 / float(EPSILON), shape)
     values = noise + (np.arange(ones + zeros) < ones)
-    best = np.lexsort((rng.random(ones + zeros), values))[ones + zeros - top :]
-    return int((best >= ones).sum())
+    best = np.lexsort((rng.random(shape), values))[:, ones + zeros - top :]
+    return (best >= ones).sum(axis=1)
 
 
 @pytest.mark.parametrize("kind", ["continuous", "secure", "seeded grid"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_number_of_zero_cells_has_the_dense_law(kind: str, case: tuple[int, int, int]) -> None:
     ones, zeros, top = case
-    source, rng = cells(kind, 1), np.random.default_rng(2)
+    source = cells(kind, 1)
     runs = RUNS if kind != "secure" else RUNS // 6
     fast = []
     for _ in range(runs):
         kept = keep_top(ones, zeros, top, source)
         assert kept.ones.sum() + kept.zeros == top
         fast.append(kept.zeros)
-    same_law(fast, [dense(ones, zeros, top, rng, kind != "continuous") for _ in range(RUNS)])
+    same_law(fast, dense(ones, zeros, top, 2, kind != "continuous"))
 
 
 @pytest.mark.parametrize("kind", ["continuous", "seeded grid"])
 def test_falling_short_of_the_threshold_does_not_change_the_law(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topcells, "SLACK", 0.0)  # half of the runs now fall short
     ones, zeros, top = 12, 300, 25
-    source, rng = cells(kind, 3), np.random.default_rng(4)
+    source = cells(kind, 3)
     fast = [keep_top(ones, zeros, top, source).zeros for _ in range(RUNS)]
-    same_law(fast, [dense(ones, zeros, top, rng, kind != "continuous") for _ in range(RUNS)])
+    same_law(fast, dense(ones, zeros, top, 4, kind != "continuous"))
 
 
 def test_one_cells_are_kept_evenly() -> None:

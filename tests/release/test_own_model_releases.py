@@ -115,7 +115,14 @@ def test_changed_code_is_refused_and_moved_comments_are_not(tmp_path: Path) -> N
 
 def test_audit_and_sweep_rows_name_the_model(gin: str) -> None:
     audit = ev.audit(
-        toy(), model=gin, defences=["none", "lapgraph"], epsilons=[8.0], attacks=["linkteller"], nodes=40, runs=1
+        toy(),
+        model=gin,
+        defences=["none", "lapgraph"],
+        epsilons=[8.0],
+        attacks=["linkteller"],
+        nodes=40,
+        runs=1,
+        train_params={"epochs": 15},
     )
     rows = [row for row in audit.rows if row["defence"] in ("none", "lapgraph")]
     assert rows and {row["model"] for row in rows} == {gin}
@@ -125,7 +132,8 @@ def test_audit_and_sweep_rows_name_the_model(gin: str) -> None:
 def test_a_users_gin_from_training_to_an_attacked_server(gin: str, defence: str, tmp_path: Path) -> None:
     """Trained under a defence, audited, saved, reloaded, served on a real socket, attacked there."""
     graph, epsilon = toy(), None if defence == "none" else 6.0
-    audit = ev.audit(graph, model=gin, defences=[defence], epsilons=[6.0], attacks=["linkteller"], nodes=30, runs=1)
+    how = {"attacks": ["linkteller"], "nodes": 30, "runs": 1, "train_params": {"epochs": 15}}
+    audit = ev.audit(graph, model=gin, defences=[defence], epsilons=[6.0], **how)
     own = defence != "lpgnet"  # its MLPs stay its own, and it says so
     assert {row["model"] for row in audit.rows if row["defence"].startswith(defence)} == {gin if own else "mlp"}
     release = ev.defend(graph, defence, epsilon=epsilon, model=gin, train=SHORT)

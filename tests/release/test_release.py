@@ -99,9 +99,9 @@ def test_only_the_undefended_release_keeps_the_private_graph(release: Release, t
         assert stat.S_IMODE((bare / file).stat().st_mode) == 0o600
     graph = toy()
     for name, epsilon in (("lapgraph", 2.0), ("mlp", None), ("lpgnet-1", 2.0)):
-        kept = ev.defend(graph, name, epsilon=epsilon, model="mlp" if name == "mlp" else "gcn", seed=0).save(
-            tmp_path / name
-        )
+        model = "mlp" if name == "mlp" else "gcn"
+        made = ev.defend(graph, name, epsilon=epsilon, model=model, seed=0, train=TrainSpec(epochs=5))
+        kept = made.save(tmp_path / name)
         assert not (kept / "private_graph.npz").exists()
         assert json.loads((kept / "manifest.json").read_text())["contains_private_graph"] is False
         for file in kept.glob("*.npz"):
@@ -126,6 +126,7 @@ def held(thing: object, seen: set[int] | None = None) -> Iterator[object]:
 
 @pytest.mark.parametrize("name", [n for n in DEFENCES.names() if DEFENCES.get(n).status == "sound"])
 @pytest.mark.parametrize("grown", [False, True])
+@pytest.mark.usefixtures("short_read_outs")
 def test_a_sound_release_holds_no_private_edge_in_memory(name: str, grown: bool) -> None:
     graph = toy()
     epsilon = None if "epsilon" not in DEFENCES.get(name).__dataclass_fields__ else 2.0  # type: ignore[attr-defined]

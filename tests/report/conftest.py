@@ -55,9 +55,9 @@ def once_of_all(plot: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture(autouse=True)
-def drawn_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.name != "test_pages_are_byte_stable":
-        monkeypatch.setattr(detail, "DETAILS", tuple(map(once, detail.DETAILS)))
-        monkeypatch.setattr(detail, "heatmap_plots", once(detail.heatmap_plots))
-        for name in ("tradeoff_plot", "epsilon_plot"):
-            monkeypatch.setattr(page, name, once_of_all(getattr(page, name)))
+def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until `monkeypatch.undo()`."""
+    monkeypatch.setattr(detail, "DETAILS", tuple(map(once, detail.DETAILS)))
+    monkeypatch.setattr(detail, "heatmap_plots", once(detail.heatmap_plots))
+    for name in ("tradeoff_plot", "epsilon_plot"):
+        monkeypatch.setattr(page, name, once_of_all(getattr(page, name)))

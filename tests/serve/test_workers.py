@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -37,3 +40,11 @@ def test_two_workers_share_port_and_ledger(command: Callable[..., Any], noisy_re
     assert sorted(times)[10] < 0.03  # accepted connections know that they are TCP here too
     server.child.send_signal(signal.SIGTERM)
     assert server.child.wait(60) == 0
+
+
+@pytest.mark.timeout(120)
+def test_workers_that_cannot_start_say_why_without_a_traceback(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "edgeveil", "serve", "nowhere", "--workers", "2", "--state", "state", "--port", "0"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "Traceback" not in done.stderr, done.stderr
+    assert "error: nowhere is not a release" in done.stderr and "ended by itself" in done.stderr

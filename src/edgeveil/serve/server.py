@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+import sys
 from typing import Any
 
 import uvicorn
 
-from edgeveil.errors import UsageError
+from edgeveil.errors import EdgeveilError, UsageError
 from edgeveil.serve.app import create_app
 from edgeveil.serve.config import Settings
 from edgeveil.serve.connections import Connections, connection_class
@@ -58,8 +59,12 @@ def run(settings: Settings) -> None:
 
 
 def _work(given: dict[str, Any], listener: socket.socket) -> None:
-    """One of several processes."""
-    _serve(make_server(Settings(**given)), listener)
+    """One of several processes; why it does not start is one line, as with a single one."""
+    try:
+        _serve(make_server(Settings(**given)), listener)
+    except EdgeveilError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        sys.exit(1)
 
 
 def _serve(server: uvicorn.Server, listener: socket.socket) -> None:

@@ -36,8 +36,8 @@ def run_workers(count: int, work: Callable[[dict[str, Any], socket.socket], None
         signal.signal(number, stop)
     for worker in workers:
         worker.start()
-    wait([worker.sentinel for worker in workers])
-    fell = [worker.name for worker in workers if not worker.is_alive()]
+    ended = wait([worker.sentinel for worker in workers])
+    fell = [worker.name for worker in workers if worker.sentinel in ended]  # one may have ended and not be reaped yet
     by_itself = not asked
     stop()
     for worker in workers:

@@ -103,7 +103,7 @@ def feasible(dataset: str, defence: str) -> list[float]:
     return [e for e in EPSILONS if expected_density(e, 0.0) * num_pairs(n) <= MOST_EDGES]
 
 
-def tune(datasets: Sequence[str], folder: Path) -> None:
+def tune(datasets: Sequence[str], folder: Path, methods: Sequence[str]) -> None:
     """Every setting of every method without one, once; the best validation figure wins, ties go to the first."""
     chosen = settings()
     with Store(folder / "tuning.sqlite") as store:
@@ -112,7 +112,7 @@ def tune(datasets: Sequence[str], folder: Path) -> None:
                 _config(dataset, defence, setting, min(map(_far, feasible(dataset, defence)))[1], TUNING_SEED)
                 for defence, choices in METHODS.items()
                 for setting in choices
-                if defence not in chosen.get(dataset, {})
+                if defence in methods and defence not in chosen.get(dataset, {})
             ]
             summary = sweep(runs, store, make_executor("serial"), ev.load)
             found: dict[str, list[float]] = {}
@@ -181,27 +181,31 @@ def attacks_on(dataset: str) -> list[AttackConfig]:
     return [c.model_copy(update={"beliefs": ("k",), "where_it_fits": True}) for c in attack_configs(plan, 0)]
 
 
-def run(datasets: Sequence[str], folder: Path, seeds: Sequence[int] | None) -> None:
+def run(datasets: Sequence[str], folder: Path, seeds: Sequence[int] | None, methods: Sequence[str]) -> None:
     """Seeds outermost, so that every state of the store is balanced; rows are exported after each graph."""
     every = load_plan(PLAN).runs()
     with Store(folder / "store.sqlite") as store:
         for seed in sorted({r.seed for r in every}) if seeds is None else seeds:
             for dataset in [d for d in SEEDS if d in datasets]:
-                mine = [r for r in every if r.seed == seed and r.dataset == dataset]
+                mine = [r for r in every if r.seed == seed and r.dataset == dataset and _method(r.defence) in methods]
                 if mine:
                     sweep(mine, store, make_executor("serial"), ev.load, any_code=True)
                     print(seed, dataset, write_rows(store), flush=True)
 
 
 def write_rows(store: Store) -> int:
-    """What the page needs, one short line per run and attack; rows of graphs that this store lacks are kept."""
-    rows = {}
-    known = ROWS.read_text().splitlines() if ROWS.exists() else []
-    for row in [*map(json.loads, known), *map(_short, store.rows())]:
-        rows[tuple(row[k] for k in ("dataset", "defence", "epsilon", "seed", "attack"))] = row
+    """What the page needs, one short line per run and attack; rows of runs that this store lacks are kept."""
+    mine = [_short(row) for row in store.rows()]
+    known = map(json.loads, ROWS.read_text().splitlines() if ROWS.exists() else [])
+    again = {_run(row) for row in mine}
+    rows = {(*_run(row), row["attack"]): row for row in [*(row for row in known if _run(row) not in again), *mine]}
     order = list(SEEDS)
     ordered = sorted(rows.values(), key=lambda r: (order.index(r["dataset"]), r["seed"], list(METHODS).index(r["defence"]), r["epsilon"] or 0, r["attack"] or ""))  # fmt: skip
     return export(ordered, ROWS)
+
+
+def _run(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[key] for key in ("dataset", "defence", "epsilon", "seed"))
 
 
 def _short(row: Any) -> dict[str, Any]:
@@ -219,14 +223,17 @@ def main() -> None:
     parser.add_argument("datasets", nargs="*", default=list(SEEDS))
     parser.add_argument("--out", type=Path, default=Path("runs/defences"), help="folder of the stores")
     parser.add_argument("--seeds", type=int, nargs="+", help="only these, in this order; seed 0 is attacked")
+    parser.add_argument(
+        "--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="tune or run only these"
+    )
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     if args.job == "tune":
-        tune(args.datasets, args.out)
+        tune(args.datasets, args.out, args.methods)
     elif args.job == "plan":
         write_plan()
     else:
-        run(args.datasets, args.out, args.seeds)
+        run(args.datasets, args.out, args.seeds, args.methods)
 
 
 if __name__ == "__main__":

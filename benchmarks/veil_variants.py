@@ -28,7 +28,7 @@ import edgeveil as ev
 from edgeveil.defences.job import Job, make_job
 from edgeveil.defences.lpgnet.bayes_readout import choose, read_counts
 from edgeveil.defences.lpgnet.degree_vectors import DegreeNoise
-from edgeveil.defences.veil.calibration import hits, is_better, temperature
+from edgeveil.defences.veil.calibration import is_better, scores, temperature
 from edgeveil.defences.veil.edge_free import feature_graph, fit_edge_free
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.assemble import build
@@ -187,15 +187,15 @@ def measured(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
         for number, (name, variant) in enumerate(VARIANTS.items()):
             case = Case(job, logits, epsilon, np.random.default_rng([seed, int(10 * epsilon), number]))
             found = variant(case)
-            best = max(found, key=lambda key: float(hits(found[key][case.val], case.y[case.val]).mean()))
+            best = max(found, key=lambda key: float(scores(found[key][case.val], case.y[case.val]).mean()))
             kept = is_better(found[best][case.val], logits[case.val], case.y[case.val])
             answer = found[best] if kept else logits
-            scores = {part: float(hits(answer[mask], graph.y[mask]).mean()) for part, mask in parts.items()}
-            base = {f"base {part}": float(hits(logits[mask], graph.y[mask]).mean()) for part, mask in parts.items()}
+            reached = {part: float(scores(answer[mask], graph.y[mask]).mean()) for part, mask in parts.items()}
+            base = {f"base {part}": float(scores(logits[mask], graph.y[mask]).mean()) for part, mask in parts.items()}
             reading = best if kept else "base"
             yield {
                 "dataset": dataset, "seed": seed, "epsilon": epsilon, "variant": name, "reading": reading,
-                **{key: round(value, 4) for key, value in (scores | base).items()},
+                **{key: round(value, 4) for key, value in (reached | base).items()},
             }  # fmt: skip
 
 

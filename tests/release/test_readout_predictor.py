@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from edgeveil.errors import InputError, UnknownNameError
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.assemble import build
 from edgeveil.models.spec import ModelSpec
-from edgeveil.release.predictors import TabularPredictor, predictor_from_state
+from edgeveil.release.lpgnet_predictor import CountNoise
+from edgeveil.release.predictors import GraphPredictor, Predictor, TabularPredictor, predictor_from_state
 from edgeveil.release.readout_predictor import FORMS, ReadoutPredictor, StoredPredictor, readout_inputs
 
 RNG = np.random.default_rng(0)
@@ -41,6 +43,19 @@ def test_files_and_subsets_answer_alike(form: str) -> None:
     some = np.array([2, 0])
     np.testing.assert_allclose(predictor.induced(some).logits(X.take(some)), answers[some])
     assert predictor.rowwise and predictor.influence(X, some, some).nnz == 0
+
+
+def test_all_that_lies_below_a_reading_can_be_seen() -> None:
+    """Counts on counts, over a base that keeps a graph: who holds the release has all of them."""
+    graph = sp.csr_matrix(np.array([[0.0, 1, 0], [1, 0, 0], [0, 0, 0]]))
+    gcn, law = ModelSpec(name="gcn", hidden=8), CountNoise("gaussian", 0.4, clipped=False)
+    below: Predictor = GraphPredictor(gcn, build(gcn, 4, 2, seed=1).eval(), graph)
+    for seed, counts in enumerate((COUNTS, 2 * COUNTS)):
+        below = ReadoutPredictor(below, MLP, build(MLP, 4, 2, seed=seed), counts, "raw", 1.0, law)
+    assert below.stored_graph is not None and (below.stored_graph != graph).nnz == 0
+    assert [s.counts.max() for s in below.stored_counts(X)] == [3.0, 6.0]
+    again = predictor_from_state("readout", *below.state())
+    np.testing.assert_array_equal(again.logits(X), below.logits(X))
 
 
 def test_stored_answers_ignore_features_but_not_their_number() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from edgeveil.errors import InputError, UnknownNameError
@@ -93,9 +94,15 @@ class ReadoutPredictor(Predictor):
         rows = readout_inputs(self.form, self.base.logits(x), self.counts, self.temperature)
         return row_logits(self.model, FeatureMatrix.wrap(rows))
 
+    @property
+    def stored_graph(self) -> sp.csr_matrix | None:
+        """The base's."""
+        return self.base.stored_graph
+
     def stored_counts(self, x: FeatureMatrix) -> tuple[StoredCounts, ...]:
         """The counts with the base's classes as clusters; training nodes were counted by label, which mostly agrees."""
-        return () if self.noise is None else (self.noise.on(self.counts, self.base.logits(x).argmax(axis=1)),)
+        below = self.base.stored_counts(x) if self.base.stores_counts else ()
+        return below if self.noise is None else (*below, self.noise.on(self.counts, self.base.logits(x).argmax(axis=1)))
 
     def induced(self, nodes: NDArray[np.int64]) -> ReadoutPredictor:
         """The same nodes with the counts stored for the whole graph: those of a subgraph would cost epsilon again."""

@@ -13,7 +13,7 @@ from edgeveil.defences.lpgnet.lpgnet_stack import make_phases
 from edgeveil.defences.renew import renew
 from edgeveil.defences.veil import read_outs
 from edgeveil.defences.veil.counts import VeilCounts
-from edgeveil.defences.veil.read_outs import KEPT
+from edgeveil.defences.veil.read_outs import KEPT, Reading
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
 from edgeveil.models.settings import TrainSpec
@@ -108,6 +108,17 @@ def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, t
     assert release.guarantee.epsilon == total and release.utility("test")["accuracy"] > 0.7
 
 
+def test_a_graph_unlike_the_one_that_judged_is_answered_by_the_base() -> None:
+    """The graph that answers has no edges, so a reading learnt with edges does not move its nodes as it should."""
+    other = blocks(1).with_edges(np.empty((2, 0), np.int64))
+    counted, free = (
+        ev.defend(blocks(0), name, seed=0, inference_graph=other, setting="inductive-different", **how)
+        for name, how in (("veil-counts", {"epsilon": 8.0}), ("feature-graph", {}))
+    )
+    assert counted.notes[-1] == KEPT and counted.guarantee.epsilon == 8.0
+    np.testing.assert_array_equal(counted.predict(), free.predict())
+
+
 def test_saved_releases_answer_alike(tmp_path: Path) -> None:
     for graph, epsilon in ((blocks(), 8.0), (toy(), 1.0)):
         release = ev.defend(graph, "veil-counts", epsilon=epsilon, seed=1, train=SHORT)
@@ -121,7 +132,9 @@ def test_bad_epsilon_is_refused() -> None:
 
 
 def test_renewal_asks_the_new_graph_once_and_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_outs, "_bayes", lambda job, phases, base, noise: (0 * phases[1].logits, base))
+    monkeypatch.setattr(
+        read_outs, "_bayes", lambda job, phases, base, noise: Reading("bayes", 0 * phases[1].logits, base)
+    )
     release = ev.defend(blocks(0), "veil-counts", epsilon=4.0, seed=0)
     other = blocks(1).with_features(release.matrix.values)
     renewed = renew(release, other, epsilon=6.0, seed=1)

@@ -8,18 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from test_counts import SHORT, blocks
 
 import edgeveil as ev
 from edgeveil.defences.renew import renew
 from edgeveil.defences.veil import denoised_rr as rr
 from edgeveil.defences.veil import pair_posterior as posterior
+from edgeveil.defences.veil import pair_readings, read_outs
 from edgeveil.defences.veil.denoised_rr import KEPT, VeilRR
 from edgeveil.defences.veil.pair_posterior import Observed, PublicPairs, edge_share, fit_posterior
+from edgeveil.defences.veil.read_outs import Reading
 from edgeveil.errors import InputError, TooLarge
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, unrank
 from edgeveil.metrics.ranking import ranking
+from edgeveil.release.readout_predictor import ReadoutPredictor
 
 
 def observed_blocks(flip: float = 0.03, seed: int = 0) -> tuple[Observed, PublicPairs, np.ndarray]:
@@ -81,7 +85,7 @@ def test_pairs_that_are_nearly_all_lies_are_not_heard(monkeypatch: pytest.Monkey
     empty = Graph.from_edges(
         np.empty((2, 0), int), num_nodes=600, x=x, y=y, train_mask=part == 0, val_mask=part == 1, test_mask=part > 1
     )
-    monkeypatch.setattr(rr, "mixture", lambda *_: pytest.fail("nothing is left to be mixed"))
+    monkeypatch.setattr(rr, "choose_hearing", lambda *_: pytest.fail("nothing is left to be heard"))
     release = ev.defend(empty, "veil-rr", epsilon=2.0, seed=0, train=SHORT)
     assert release.notes[-1] == rr.SILENT and release.guarantee.epsilon == 2.0
     np.testing.assert_array_equal(release.predict(), ev.defend(empty, "feature-graph", seed=0, train=SHORT).predict())
@@ -101,7 +105,7 @@ def test_the_denoised_graph_helps_where_neighbours_tell_the_class() -> None:
 
 
 def test_a_graph_that_beats_nothing_leaves_the_base_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rr, "is_better", lambda *_: False)
+    monkeypatch.setattr(read_outs, "is_better", lambda *_: False)
     graph = blocks()
     heard = ev.defend(graph, "veil-rr", epsilon=4.0, seed=0, train=SHORT)
     free = ev.defend(graph, "feature-graph", seed=0, train=SHORT)
@@ -144,14 +148,79 @@ def test_a_graph_that_grows_is_randomised_once() -> None:
     assert release.guarantee.epsilon == 6.0 and len(release.guarantee.charges) == 1
 
 
-def test_renewal_adds_up_and_hears_the_new_graph() -> None:
+@pytest.mark.parametrize("how", ["graph", "counts"])
+def test_renewal_adds_up_and_hears_the_new_graph(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(how, monkeypatch)
     release = ev.defend(blocks(0), "veil-rr", epsilon=6.0, seed=0)
+    assert isinstance(release.predictor, ReadoutPredictor) == (how == "counts")
     other = blocks(1)
     renewed = renew(release, other.with_features(release.matrix.values), seed=1)
     assert renewed.guarantee.epsilon == 12.0
-    moved = renewed.predict().argmax(axis=1)
-    assert (moved == other.y).mean() > 0.8, "neighbours in the new graph must tell the class"
+    made = renewed.predictor
+    base = made.base if isinstance(made, ReadoutPredictor) else made.parts[1]  # type: ignore[attr-defined]
+    right, before = ((p.argmax(axis=1) == other.y).mean() for p in (renewed.predict(), base.logits(release.matrix)))
+    assert right > before + 0.05, "neighbours in the new graph must tell the class"
     assert not np.array_equal(renewed.predict(), release.predict())
+
+
+def only(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the GNN on the denoised graph, the MLPs on expected counts, or Bayes' rule as the one way to hear."""
+    if how == "graph":
+        for ways in ("readings", "mlp_readings"):
+            monkeypatch.setattr(pair_readings, ways, lambda *_: [])
+        return
+    monkeypatch.setattr(pair_readings, "_gnn", lambda job, base, heard, own: Reading("graph", silent(job), own))
+    if how == "counts":
+        monkeypatch.setattr(read_outs, "_bayes", lambda job, phases, base, noise: Reading("bayes", silent(job), base))
+    else:
+        monkeypatch.setattr(read_outs, "FORMS", ())
+
+
+def silent(job: Any) -> np.ndarray:
+    return np.zeros((job.graph.num_nodes, job.graph.num_classes))
+
+
+def test_a_bayesian_reading_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    only("bayes", monkeypatch)
+    release = ev.defend(blocks(0), "veil-rr", epsilon=6.0, seed=0, train=SHORT)
+    with pytest.raises(InputError, match="this veil-rr release reads its counts by Bayes"):
+        renew(release, blocks(1).with_features(release.matrix.values), seed=1)
+
+
+def test_expected_counts_are_those_of_the_true_graph_where_the_posterior_is_calibrated() -> None:
+    """Summed over nodes, weights count the true edges per cluster, and miss them by what `count_noise` states."""
+    observed, public, truth = observed_blocks()
+    chance = fit_posterior(observed, public, np.random.default_rng(0), None)
+    n, clusters = observed.num_nodes, public.chances.argmax(axis=1)
+
+    def counts(weights: np.ndarray) -> np.ndarray:
+        return pair_readings.expected_counts(both(observed, weights), clusters, 2)
+
+    expected, true = counts(chance), counts(truth.astype(float))
+    assert expected.shape == (n, 2) and expected.sum() == pytest.approx(true.sum(), rel=0.1)
+    noise = pair_readings.count_noise(both(observed, chance), 2)
+    assert (expected - true).std() == pytest.approx(noise.scale, rel=0.25)
+
+
+def both(observed: Observed, weights: np.ndarray) -> sp.csr_matrix:
+    upper = sp.csr_matrix((weights, (observed.u, observed.v)), shape=(observed.num_nodes, observed.num_nodes))
+    return (upper + upper.T).tocsr()
+
+
+def test_what_is_heard_depends_on_the_noisy_pairs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two graphs whose randomised response comes out the same give the same release to the bit."""
+    graph = blocks()
+    noisy = VeilRR(epsilon=6.0).query().perturb(graph, seed=9)
+    other = graph.with_edges(np.random.default_rng(5).integers(400, size=(2, 900)))
+
+    def told(self: Any, real: Graph, seed: Any = None, *, memory: int | None = None) -> Graph:
+        self.drawn[id(real)] = noisy.num_edges
+        return noisy
+
+    monkeypatch.setattr(rr._Thinned, "perturb", told)
+    first, second = (ev.defend(g, "veil-rr", epsilon=6.0, seed=0, train=SHORT) for g in (graph, other))
+    assert first.notes == second.notes and first.notes[-1].startswith("heard is")
+    np.testing.assert_array_equal(first.predict(), second.predict())
 
 
 def test_saved_releases_answer_alike(tmp_path: Path) -> None:

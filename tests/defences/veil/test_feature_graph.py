@@ -62,6 +62,16 @@ def test_without_validation_nodes_held_out_training_nodes_judge() -> None:
         assert (UNJUDGED in release.notes) == unjudged
 
 
+def test_nodes_that_only_judged_train_what_answers() -> None:
+    """Without validation nodes and without a gain, the release is the MLP that all training nodes train."""
+    useless = helpful(signal=0.0)
+    train = np.arange(300) % 3 == 0
+    bare = Graph.from_edges(useless.edge_index, x=useless.x, y=useless.y, train_mask=train, test_mask=~train)
+    release, mlp = ev.defend(bare, "feature-graph", seed=1), ev.defend(bare, "mlp", model="mlp", seed=1)
+    assert release.notes == (REFUSED,)
+    np.testing.assert_array_equal(release.predict(), mlp.predict())
+
+
 def test_another_graph_is_answered_with_its_own_feature_graph() -> None:
     train, other = helpful(0), helpful(5)
     release = ev.defend(train, "feature-graph", seed=0, inference_graph=other, setting="inductive-different")

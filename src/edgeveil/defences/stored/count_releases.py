@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from edgeveil.defences.defence import Defence, registered_name
 from edgeveil.defences.lpgnet.degree_vectors import QueryCost, ask, query_cost
 from edgeveil.defences.stored.stored_job import MadeRows, StoredJob
-from edgeveil.defences.veil.calibration import hits, is_better, temperature
+from edgeveil.defences.veil.calibration import is_better, scores, temperature
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models.presets import preset
 from edgeveil.models.spec import ModelSpec
@@ -129,7 +129,7 @@ def _claim(query: LPGNet, job: StoredJob, budget: Budget) -> Guarantee:
 def _choose(
     job: StoredJob, base: Predictor, logits: Callable[[int, Float], Float], counts: NDArray[Any], noise: CountNoise
 ) -> tuple[Predictor, str]:
-    """The MLP reading with the best validation accuracy, if it beats the base by a standard error."""
+    """The MLP reading that is most useful on validation nodes, if it beats the base by a standard error."""
     if job.known.val is None:
         return base, BASE_ALONE
     judges = np.flatnonzero(job.known.val)[:JUDGED]
@@ -144,7 +144,7 @@ def _choose(
         width = readout_inputs(form, before[:1], counts[judges[:1]], heat).shape[1]
         model = job.fit(f"read-{form}", spec, width, MadeRows(job, rows))
         answers = row_logits(model, FeatureMatrix.wrap(readout_inputs(form, before, counts[judges], heat)))
-        found.append((float(hits(answers, truth).mean()), answers, form, model))
+        found.append((float(scores(answers, truth).mean()), answers, form, model))
     _, answers, form, model = max(found, key=lambda reading: reading[0])
     if not is_better(answers, before, truth):
         return base, BASE_ALONE

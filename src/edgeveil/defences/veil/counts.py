@@ -19,8 +19,8 @@ from edgeveil.defences.lpgnet.lpgnet_audit import Reasked, VectorDefence, renewe
 from edgeveil.defences.lpgnet.lpgnet_stack import Phase, distinct, make_phases
 from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
 from edgeveil.defences.renewal_audit import renew_untrained
-from edgeveil.defences.veil.edge_free import EdgeFree, fit_edge_free, judged, moved
-from edgeveil.defences.veil.read_outs import choose_read_out
+from edgeveil.defences.veil.edge_free import alone, fit_edge_free, judged, moved
+from edgeveil.defences.veil.read_outs import KEPT, assign, choose_read_out
 from edgeveil.errors import InputError
 from edgeveil.graph.cluster_degrees import cluster_degrees
 from edgeveil.models.assemble import build
@@ -39,7 +39,7 @@ from edgeveil.seeds import Seed
 if TYPE_CHECKING:
     from edgeveil.defences.stored.stored_job import StoredJob
 
-__all__ = ["VeilCounts"]
+__all__ = ["VeilCounts", "check_renewable"]
 
 
 @DEFENCES.register("veil-counts")
@@ -73,17 +73,18 @@ class VeilCounts(VectorDefence):
     def release(self, job: Job) -> Release:
         """Train the base, ask once, keep the reading that validation nodes prefer."""
         started = time.perf_counter()
-        job = judged(job)
+        whole, job = job, judged(job)
         base = fit_edge_free(job, self.neighbours)
         phases = make_phases(job)
         for phase in distinct(phases):
-            _assign(job, phase, base)
+            assign(job, phase, base.predictor(phase.x).logits(phase.x))
         budget = self.noise_stage(job, phases, lambda layer: None)
         noise = DegreeNoise("discrete", float(noise_scale(self._query.cost_of_query(phases, job.times))))
-        chosen = choose_read_out(job, phases, base.predictor(phases[2].x), noise)
+        chosen = choose_read_out(job, phases, base, noise)
+        predictor, note = chosen or (alone(whole, job, base), KEPT)
         return make_release(
-            self, job, chosen.predictor, self.job_guarantee(job, budget), seconds=time.perf_counter() - started,
-            notes=(*base.notes, chosen.note),
+            self, job, predictor, self.job_guarantee(job, budget), seconds=time.perf_counter() - started,
+            notes=(*base.notes, note),
         )  # fmt: skip
 
     def release_stored(self, job: StoredJob) -> Release:
@@ -94,7 +95,7 @@ class VeilCounts(VectorDefence):
 
     def renewal(self, seed: int | None = None) -> Renewal:
         """One count query on the new graph, read by the MLP that the release has trained; clusters are the base's."""
-        return Renewal(exact(check_epsilon(self.epsilon)), self._renew, _check_renewal)
+        return Renewal(exact(check_epsilon(self.epsilon)), self._renew, check_renewable)
 
     def _renew(self, snapshot: Snapshot) -> Renewed:
         old, x, cost = snapshot.release.predictor, snapshot.x, exact(check_epsilon(self.epsilon))
@@ -144,22 +145,13 @@ def _reasked(mechanism: VeilCounts, job: Job, vectors: Sequence[NDArray[np.float
     return Reasked([(fresh.predictor.counts, clusters)], Stated.of(fresh.guarantee))
 
 
-def _check_renewal(snapshot: Snapshot) -> None:
+def check_renewable(snapshot: Snapshot) -> None:
     """A Bayesian reading stores evidence about its own nodes and nothing that could read other counts."""
     old = snapshot.release.predictor
+    while isinstance(old, ReadoutPredictor):
+        old = old.base
     if isinstance(old, MixturePredictor) and any(isinstance(part, StoredPredictor) for part in old.parts):
         raise InputError(
-            "this veil-counts release reads its counts by Bayes' rule, fitted to its own graph; only a release whose "
-            "counts an MLP reads can answer for another: make a new release"
+            f"this {snapshot.release.defence} release reads its counts by Bayes' rule, fitted to its own graph; only a "
+            "release whose counts an MLP reads can answer for another: make a new release"
         )
-
-
-def _assign(job: Job, phase: Phase, base: EdgeFree) -> None:
-    """Clusters from public data: the base's class, or the label where the node trains."""
-    phase.logits = base.predictor(phase.x).logits(phase.x)
-    clusters = phase.logits.argmax(axis=1)
-    y = job.graph.y
-    own = phase.x is job.train_features or not job.separate
-    if y is not None and y.ndim == 1 and own:
-        clusters = np.where(job.train_mask, y, clusters)
-    phase.assigned = clusters.astype(np.int64)

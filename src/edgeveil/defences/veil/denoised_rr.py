@@ -12,32 +12,31 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.defences.defence import DEFENCES, Defence, Faces, Noised, cut_matrix, fit_model, make_release
+from edgeveil.defences.defence import DEFENCES, Defence, Faces, Noised, make_release
 from edgeveil.defences.edgerand import EdgeRand, expected_density, noisy_ranks
 from edgeveil.defences.graph_audit import graph_experiments
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import SNAPSHOT, Renewal, Renewed, Snapshot, composed
 from edgeveil.defences.renewal_audit import Twice, renew_untrained, renewed_graphs
-from edgeveil.defences.veil.calibration import is_better
-from edgeveil.defences.veil.edge_free import EdgeFree, fit_edge_free, judged, mixture, moved, specs
+from edgeveil.defences.veil.counts import check_renewable
+from edgeveil.defences.veil.edge_free import alone, fit_edge_free, judged, moved, specs
 from edgeveil.defences.veil.pair_posterior import Observed, PublicPairs, fit_posterior
+from edgeveil.defences.veil.pair_readings import Heard, choose_hearing, count_noise, expected_counts, spread
 from edgeveil.errors import TooLarge
-from edgeveil.graph.feature_neighbours import feature_neighbours
 from edgeveil.graph.features import FeatureMatrix
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.pairs import num_pairs, unrank
 from edgeveil.graph.upper_triangle import UpperBuilder
 from edgeveil.models.assemble import build
-from edgeveil.models.structure import Structure
-from edgeveil.models.train import EvalSet
 from edgeveil.privacy.budget import Budget, check_epsilon, exact
 from edgeveil.privacy.experiments import Claim, Effort, Experiment, Stated
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.privacy.noise import noise_for
 from edgeveil.registry import Places
-from edgeveil.release.lpgnet_predictor import log_softmax
+from edgeveil.release.lpgnet_predictor import CountNoise, log_softmax
 from edgeveil.release.mixture_predictor import MixturePredictor
 from edgeveil.release.predictors import GraphPredictor, Predictor, TabularPredictor
+from edgeveil.release.readout_predictor import ReadoutPredictor
 from edgeveil.release.release import Release
 from edgeveil.seeds import Seed, derive
 
@@ -45,11 +44,9 @@ __all__ = ["MOST_DRAWN", "STORED", "VeilRR"]
 
 STORED = 4_000_000  # noisy pairs that are kept; beyond that the least likely ones are thinned as they are drawn
 MOST_DRAWN = 400_000_000  # noisy pairs that are drawn at all
-SPREAD = 0.15  # weight of the feature graph beside the posterior
 SCORED = 200_000  # random pairs that tell how many a score would thin
 LEAST = 0.02  # posterior below which a pair is left out of the graph
-KEPT = "on the validation nodes the denoised graph did not beat the edge-free base, so the base alone answers"
-
+KEPT = "no way to hear the noisy pairs was seen to beat the edge-free base, so the base alone answers"
 SILENT = "the noisy pairs are nearly all lies, so the edge-free base alone answers"
 Rule = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 
@@ -76,9 +73,10 @@ class _Thinned(EdgeRand):
 @DEFENCES.register("veil-rr")
 @dataclass(frozen=True, kw_only=True)
 class VeilRR(Defence):
-    """A GNN on a graph of posterior probabilities: randomised response on every pair, weighed by public knowledge.
+    """A graph of posterior probabilities: randomised response on every pair, weighed by public knowledge.
 
-    The edge-free base comes first, and stays alone unless validation nodes prefer the mixture with that GNN.
+    A GNN hears it, or its expected neighbours per cluster are read as veil-counts reads noisy ones. The edge-free base
+    comes first, and stays alone unless validation nodes prefer one of these.
     """
 
     epsilon: float | None = None
@@ -111,11 +109,11 @@ class VeilRR(Defence):
             )
 
     def release(self, job: Job) -> Release:
-        """Train the base, randomise the pairs, train on the denoised graph, keep it if validation nodes say so."""
+        """Train the base, randomise the pairs, hear the denoised graph, keep it if validation nodes say so."""
         started = time.perf_counter()
         for graph in (job.graph, job.inference):
             self.check_size(graph)
-        job = judged(job)
+        whole, job = job, judged(job)
         base = fit_edge_free(job, self.neighbours)
         parts = [
             _Part.of(g, x, base.predictor(x), self.flip_chance, job.model_seed("veil-rr", g.num_nodes))
@@ -126,7 +124,9 @@ class VeilRR(Defence):
         drawn = [query.drawn[id(p.graph)] for p in parts]
         answer = parts[0].denoised(noised.inference, drawn[0])
         train = parts[1].denoised(noised.train, drawn[1]) if job.separate else answer
-        predictor, note = _chosen(job, base, train, answer)
+        silent = not answer.nnz or not train.nnz
+        chosen = None if silent else choose_hearing(job, base, Heard.of(job, train, answer, noised.inference))
+        predictor, note = chosen or (alone(whole, job, base), SILENT if silent else KEPT)
         claim = replace(noised.guarantee, reference=self.reference)
         return make_release(
             self, job, predictor, claim, seconds=time.perf_counter() - started, notes=(*base.notes, note)
@@ -138,27 +138,40 @@ class VeilRR(Defence):
         return float(self.query().flip)
 
     def renewal(self, seed: int | None = None) -> Renewal:
-        """The new graph is randomised once; base and GNN stay, the posterior is that of the new pairs."""
-        return Renewal(
-            exact(check_epsilon(self.epsilon)), self._renew, lambda snapshot: self.check_size(snapshot.graph)
-        )
+        """The new graph is randomised once; base and models stay, the posterior is that of the new pairs."""
+        return Renewal(exact(check_epsilon(self.epsilon)), self._renew, self._check_renewal)
+
+    def _check_renewal(self, snapshot: Snapshot) -> None:
+        self.check_size(snapshot.graph)
+        check_renewable(snapshot)
 
     def _renew(self, snapshot: Snapshot) -> Renewed:
         old, x, graph = snapshot.release.predictor, snapshot.x, snapshot.graph
         budget = Budget(exact(check_epsilon(self.epsilon)))
         budget.spend(budget.cap, "randomised response on every node pair", on=SNAPSHOT)
-        denoises = isinstance(old, MixturePredictor) and isinstance(old.parts[0], GraphPredictor)
-        base = moved(old.parts[1] if denoises else old, x, self.neighbours)  # type: ignore[attr-defined]
+        before = _edge_free(old)
+        base = moved(before, x, self.neighbours)
         part = _Part.of(graph, x, base, self.flip_chance, derive(snapshot.seed or 0, "veil-rr"))
         query = self.query({id(graph): part.rule} if part.least is not None else {})
         noisy = query.perturb(graph, seed=snapshot.noise_seed("veil-rr"))
         guarantee = composed(snapshot.release.guarantee, budget, snapshot.seed)
-        if not denoises:
+        if before is old:
             return Renewed(base, x, guarantee)
+        return Renewed(self._heard_again(old, base, part.denoised(noisy, query.drawn[id(graph)]), x), x, guarantee)
+
+    def _heard_again(self, old: Predictor, base: Predictor, weights: sp.csr_matrix, x: FeatureMatrix) -> Predictor:
+        """The models of a release on other weights, from the edge-free base upwards."""
+        if isinstance(old, ReadoutPredictor):
+            below = self._heard_again(old.base, base, weights, x)
+            counts = expected_counts(weights, below.logits(x).argmax(axis=1), base.num_outputs)
+            noise = count_noise(weights, base.num_outputs)
+            law = CountNoise(noise.law, noise.scale, clipped=False)
+            return ReadoutPredictor(below, old.spec, old.model, counts, old.form, old.temperature, law)
+        if _edge_free(old) is old:
+            return base
         assert isinstance(old, MixturePredictor) and isinstance(old.parts[0], GraphPredictor)
-        mixed = _spread(part.denoised(noisy, query.drawn[id(graph)]), x, self.neighbours)
-        gnn = GraphPredictor(old.parts[0].spec, old.parts[0].model, mixed)
-        return Renewed(MixturePredictor([gnn, base], old.weights), x, guarantee)
+        gnn = GraphPredictor(old.parts[0].spec, old.parts[0].model, spread(weights, x, self.neighbours))
+        return MixturePredictor([gnn, base], old.weights)
 
     def noise_stage(self, job: Job, query: _Thinned | None = None) -> Noised:
         """All that a release reads of private edges; `experiments` run this very function."""
@@ -189,7 +202,7 @@ class VeilRR(Defence):
         assert isinstance(fresh.predictor, MixturePredictor)
         heard = fresh.predictor.parts[0]
         assert isinstance(heard, GraphPredictor)
-        public = _spread(sp.csr_matrix(heard.adjacency.shape), x, self.neighbours)
+        public = spread(sp.csr_matrix(heard.adjacency.shape), x, self.neighbours)
         shown = abs(heard.adjacency - public) > LEAST / 2
         return Twice(noised.inference.adjacency, shown, Stated.of(fresh.guarantee))
 
@@ -237,29 +250,10 @@ class _Part:
         return (upper + upper.T).tocsr()
 
 
-def _spread(weights: sp.csr_matrix, x: FeatureMatrix, neighbours: int) -> sp.csr_matrix:
-    return (weights + SPREAD * feature_neighbours(x, neighbours)).tocsr()
-
-
-def _chosen(job: Job, base: EdgeFree, train: sp.csr_matrix, answer: sp.csr_matrix) -> tuple[Predictor, str]:
-    """A GNN on the denoised graph, mixed with the base, if that beats the base on validation nodes."""
-    alone, val, x = base.predictor(job.inference_features), job.val_mask, job.train_features
-    if val is None or job.graph.y is None:
-        return alone, KEPT
-    if not answer.nnz or not train.nnz:
-        return alone, SILENT
-    seen, validation = train, None
-    if job.setting == "inductive-evolving":
-        seen, train = cut_matrix(answer, job.val_nodes), cut_matrix(train, job.train_mask)
-        shown = Structure(_spread(seen, x, base.neighbours))
-        validation = EvalSet(job.inference_features, shown, job.graph.y, val)
-    spec = specs(job)[1]
-    model = fit_model(job, spec, x, _spread(train, x, base.neighbours), validation)
-    heard = GraphPredictor(spec, model, _spread(seen, x, base.neighbours))
-    y, before = job.graph.y[val], base.predictor(x).logits(x)[val]
-    answers = [heard.logits(x)[val], before]
-    weights = mixture(answers, y)
-    if not is_better(weights[0] * answers[0] + weights[1] * answers[1], before, y):
-        return alone, KEPT
-    served = GraphPredictor(spec, model, _spread(answer, job.inference_features, base.neighbours))
-    return MixturePredictor([served, alone], weights), "the denoised graph is heard, as validation nodes prefer it"
+def _edge_free(old: Predictor) -> Predictor:
+    """The base within a release: beside the GNN on the denoised graph, or below the MLPs that read counts."""
+    if isinstance(old, ReadoutPredictor):
+        return _edge_free(old.base)
+    if isinstance(old, MixturePredictor) and isinstance(old.parts[0], GraphPredictor):
+        return old.parts[1]
+    return old

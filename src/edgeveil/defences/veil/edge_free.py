@@ -21,7 +21,7 @@ from edgeveil.models.spec import ModelSpec
 from edgeveil.release.mixture_predictor import MixturePredictor
 from edgeveil.release.predictors import GraphPredictor, Predictor, TabularPredictor
 
-__all__ = ["EdgeFree", "feature_graph", "fit_edge_free", "judged", "mixture", "moved", "specs"]
+__all__ = ["EdgeFree", "alone", "feature_graph", "fit_edge_free", "judged", "mixture", "moved", "specs"]
 
 PULL = 2.0  # weight of a neighbour with equal features, where a node's own weight is 1
 HELD_OUT = 0.2  # share of the training nodes that judge where there are no validation nodes
@@ -102,6 +102,18 @@ def fit_edge_free(job: Job, neighbours: int) -> EdgeFree:
         return replace(base, notes=(REFUSED,))
     weightless = isinstance(gnn, ModuleModel) and not gnn.takes_weights
     return replace(both, weights=weights, notes=(UNWEIGHTED,) if weightless else ())
+
+
+def alone(whole: Job, job: Job, base: EdgeFree) -> Predictor:
+    """The base as the whole answer; nodes of `whole` that were held out to judge (`judged`) now train it as well."""
+    if whole is not job:
+        mlp = fit_model(whole, base.mlp_spec, whole.train_features, None)
+        gnn = None
+        if base.gnn_spec is not None:
+            around = feature_graph(whole.train_features, base.neighbours)
+            gnn = fit_model(whole, base.gnn_spec, whole.train_features, around)
+        base = replace(base, mlp=mlp, gnn=gnn)
+    return base.predictor(whole.inference_features)
 
 
 def specs(job: Job) -> tuple[ModelSpec, ModelSpec]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from edgeveil.defences.defence import DEFENCES, Defence, Faces, make_release
 from edgeveil.defences.job import Job
 from edgeveil.defences.renewal import Renewal, Renewed, Snapshot
-from edgeveil.defences.veil.edge_free import fit_edge_free, judged, moved
+from edgeveil.defences.veil.edge_free import alone, fit_edge_free, judged, moved
 from edgeveil.errors import InputError
 from edgeveil.privacy.guarantee import Guarantee, Status
 from edgeveil.registry import Places
@@ -43,7 +43,8 @@ class FeatureGraph(Defence):
     def release(self, job: Job) -> Release:
         """Train on features and labels alone."""
         started = time.perf_counter()
-        base = fit_edge_free(judged(job), self.neighbours)
+        held = judged(job)
+        base = fit_edge_free(held, self.neighbours)
         guarantee = Guarantee(
             status="sound",
             claimed_epsilon=0.0,
@@ -52,7 +53,7 @@ class FeatureGraph(Defence):
             reference=self.reference,
         )
         return make_release(
-            self, job, base.predictor(job.inference_features), guarantee, seconds=time.perf_counter() - started,
+            self, job, alone(job, held, base), guarantee, seconds=time.perf_counter() - started,
             notes=base.notes,
         )  # fmt: skip
 

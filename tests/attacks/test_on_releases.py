@@ -69,7 +69,7 @@ def test_exact_equals_query_on_every_model(graph, model):
         assert auc > 0.85
 
 
-@pytest.mark.parametrize("layers", [1, 3, 4])
+@pytest.mark.parametrize("layers", [1, 3, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", ["gcn", "gat", "sage", "transformer"])
 def test_exact_equals_query_at_any_depth(graph, model, layers):
     release = release_of(graph, model, layers=layers)

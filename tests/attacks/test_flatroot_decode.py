@@ -275,6 +275,7 @@ class Linear:
 
     def __init__(self, m, q, noise: float) -> None:
         self.m, self.q, self.noise, self.rng = m, q, noise, np.random.default_rng(5)
+        self.row_noise = np.full(len(m), noise)
 
     def normal(self, shape):
         return self.rng.normal(size=shape)

@@ -22,7 +22,7 @@ from edgeveil.attacks.flatroot.questions import Flat
 __all__ = ["eigenvector", "fresh_bounds"]
 
 Float = NDArray[np.float64]
-LAST = 24  # fresh measurements of every row
+LAST = 48  # fresh measurements of every row
 CHANCE = 1e-15  # that the bounds are wrong
 
 
@@ -43,18 +43,18 @@ def fresh_bounds(flat: Flat, form: Form, power: Any, root: Float, mix: tuple[Flo
     rank, back = q.shape[1], np.linalg.pinv(q)
     probe = root * math.sqrt(n) / np.linalg.norm(root)
     rest, drift = np.zeros(n), math.inf
+    noise = flat.row_noise * float(np.linalg.norm(turn, axis=0).max())
     count = math.ceil((LAST + 1) / rank)
     for number in range(count):
         vectors = flat.normal((n, rank))
         if number == 0:
             vectors[:, 0] = probe
         seen, told = flat.ask(vectors @ back) @ turn, power @ vectors
-        noise = flat.noise * float(np.linalg.norm(turn, axis=0).max())
         if number == 0:
             kept = root > 0
             share = seen[kept, 0] / told[kept, 0]
-            drift = float((np.abs(share / np.median(share) - 1) + noise / told[kept, 0]).max())
-        left = np.abs(seen - told) + noise
+            drift = float((np.abs(share / np.median(share) - 1) + noise[kept] / told[kept, 0]).max())
+        left = np.abs(seen - told) + noise[:, None]
         rest += np.square(left[:, 1:] if number == 0 else left).sum(axis=1)
     apart = np.sqrt(rest / (2 * gammaincinv((count * rank - 1) / 2, CHANCE / n)))
     if not float(apart.max()) < 0.5 / float(n) ** form.layers:  # the least that an entry of M can be, halved

@@ -168,9 +168,14 @@ class Flat:
     @property
     def noise(self) -> float:
         """Size of the answers' rounding in units of a change."""
-        size = float(np.abs(self.base).max(initial=0.0)) + 1.0
+        return float(self.row_noise.max(initial=0.0))
+
+    @property
+    def row_noise(self) -> Float:
+        """The same for every node: double precision rounds in proportion to a node's own answer."""
+        size = np.abs(self.base).max(axis=1, initial=0.0) + 1.0
         grain = self.grain.step if self.grain.kind != "float64" else 0.0
-        return max(grain, 4 * EPS * size) / self.unit
+        return np.asarray(np.maximum(grain, 4 * EPS * size) / self.unit, np.float64)
 
 
 def _grain(answer: Float) -> Resolution:

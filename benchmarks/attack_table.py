@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -85,7 +86,8 @@ def measure(cell: Row, attacks: list[str]) -> Iterator[Row]:
         truth = graph.has_edges(*result.pairs)
         found = ranking(result.scores, truth) | at_belief(result.scores, truth, float(truth.mean()))
         row |= {k: round(float(found[k]), 4) for k in FIGURES}
-        yield row | {"edges": int(truth.sum()), "queries": result.queries, "access": result.access,
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # of the process so far, training included
+        yield row | {"edges": int(truth.sum()), "queries": result.queries, "access": result.access, "peak_mb": peak,
                      "seconds": round(time.process_time() - started, 2)}  # fmt: skip
 
 

@@ -38,7 +38,7 @@ Int = NDArray[np.int64]
 EXPOSURE_BINS = ("none", "under half", "half or more", "all")
 SAID = (1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)  # probabilities between bins
 BUDGETS = (10, 25, 50, 100, 200)
-WHOLE_BUDGETS = (10, 20, None)  # None: what certainty needs
+WHOLE_BUDGETS = (10, None)  # None: what certainty needs
 SMALL = 5000  # nodes
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean, stdev
@@ -59,24 +60,42 @@ def rows() -> list[Row]:
     return [json.loads(line) for line in STORE.read_text().splitlines()] if STORE.exists() else []
 
 
-def compared(found: list[Row]) -> str:
-    """Average precision and precision, mean over seeds; the last column counts runs below the better ingredient."""
-    lines = ["| graph | release | seeds | features | stored graph | edge-posterior | gain over the better one |"]
-    lines.append("|" + " --- |" * 7)
+def gains(part: list[Row]) -> list[float]:
+    """Paired differences in average precision to the ingredient that is better on average."""
+    best = max(INGREDIENTS[:2], key=lambda a: mean(r[a][0] for r in part))
+    return [r["edge-posterior"][0] - r[best][0] for r in part]
+
+
+def grouped(found: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in found:
         groups[row["dataset"], row["defence"], row["epsilon"]].append(row)
+    return groups
+
+
+def losses(found: list[Row]) -> str:
+    """Whether it is anywhere worse than its better ingredient, beyond the noise of the seeds."""
+    several = {key: gains(part) for key, part in grouped(found).items() if len(part) > 1}
+    lost = [k for k, v in several.items() if mean(v) < -max(2 * stdev(v) / math.sqrt(len(v)), 5e-4)]
+    named = ", ".join(f"{d} {n} ε={e:g} ({mean(several[d, n, e]):+.3f})" for d, n, e in lost) or "nowhere"
+    return f"Worse than the better ingredient by more than two standard errors and 0.0005: {named} ({len(several)} rows of two or more seeds)."  # fmt: skip
+
+
+def compared(found: list[Row]) -> str:
+    """Average precision and precision, mean over seeds, and the paired gain."""
+    lines = ["| graph | release | seeds | features | stored graph | edge-posterior | gain over the better one |"]
+    lines.append("|" + " --- |" * 7)
+    groups = grouped(found)
     for data in GRAPHS:
         for defence, epsilon in RELEASES:
             part = groups.get((data, defence, epsilon), [])
             if not part:
                 continue
-            best = max(INGREDIENTS[:2], key=lambda a, part=part: mean(r[a][0] for r in part))  # type: ignore[misc]
-            gains = [r["edge-posterior"][0] - r[best][0] for r in part]
-            spread = f" ± {stdev(gains):.3f}" if len(gains) > 1 else ""
+            gain = gains(part)
+            spread = f" ± {stdev(gain):.3f}" if len(gain) > 1 else ""
             figures = [" / ".join(f"{mean(r[a][k] for r in part):.3f}" for k in (0, 1)) for a in INGREDIENTS]
             lines.append(
-                f"| {data} | {defence} ε={epsilon:g} | {len(part)} | {' | '.join(figures)} | {mean(gains):+.3f}{spread} |"
+                f"| {data} | {defence} ε={epsilon:g} | {len(part)} | {' | '.join(figures)} | {mean(gain):+.3f}{spread} |"
             )
     return "\n".join(lines)
 
@@ -109,7 +128,7 @@ def write_page(found: list[Row]) -> None:
         "Citeseer, too much on Chameleon."
     )
     PAGE.write_text(
-        f"{before}{START}\n\n{said}\n\n{compared(found)}\n\n{reliable}\n\n{reliability(found)}\n\n{END}{rest.split(END)[1]}"
+        f"{before}{START}\n\n{said}\n\n{compared(found)}\n\n{losses(found)}\n\n{reliable}\n\n{reliability(found)}\n\n{END}{rest.split(END)[1]}"
     )
 
 

@@ -24,6 +24,7 @@ __all__ = ["eigenvector", "fresh_bounds"]
 Float = NDArray[np.float64]
 LAST = 48  # fresh measurements of every row
 CHANCE = 1e-15  # that the bounds are wrong
+BLUNT = 8.0  # columns with more than so many times the least noise are left out
 
 
 def eigenvector(form: Form, adjacency: Any) -> Float:
@@ -40,23 +41,23 @@ def fresh_bounds(flat: Flat, form: Form, power: Any, root: Float, mix: tuple[Flo
     small that they could hide in the error would let M join what `power` keeps apart. Raises `OutOfQuestions`.
     """
     (q, turn), n = mix, power.shape[0]
-    rank, back = q.shape[1], np.linalg.pinv(q)
-    probe = root * math.sqrt(n) / np.linalg.norm(root)
+    back, blur = np.linalg.pinv(q), np.linalg.norm(turn, axis=0)
+    sharp = np.argsort(blur)[: int((blur <= BLUNT * blur.min()).sum())]  # columns differ in their noise alone
+    noise = flat.row_noise[:, None] * blur[sharp]
+    count = math.ceil((LAST + 1) / len(sharp))
     rest, drift = np.zeros(n), math.inf
-    noise = flat.row_noise * float(np.linalg.norm(turn, axis=0).max())
-    count = math.ceil((LAST + 1) / rank)
     for number in range(count):
-        vectors = flat.normal((n, rank))
+        vectors = flat.normal((n, len(blur)))
         if number == 0:
-            vectors[:, 0] = probe
-        seen, told = flat.ask(vectors @ back) @ turn, power @ vectors
+            vectors[:, sharp[0]] = root * math.sqrt(n) / np.linalg.norm(root)
+        seen, told = (flat.ask(vectors @ back) @ turn)[:, sharp], (power @ vectors)[:, sharp]
+        left = np.abs(seen - told) + noise
         if number == 0:
-            kept = root > 0
+            kept, left = root > 0, left[:, 1:]
             share = seen[kept, 0] / told[kept, 0]
-            drift = float((np.abs(share / np.median(share) - 1) + noise[kept] / told[kept, 0]).max())
-        left = np.abs(seen - told) + noise[:, None]
-        rest += np.square(left[:, 1:] if number == 0 else left).sum(axis=1)
-    apart = np.sqrt(rest / (2 * gammaincinv((count * rank - 1) / 2, CHANCE / n)))
+            drift = float((np.abs(share / np.median(share) - 1) + noise[kept, 0] / told[kept, 0]).max())
+        rest += np.square(left).sum(axis=1)
+    apart = np.sqrt(rest / (2 * gammaincinv((count * len(sharp) - 1) / 2, CHANCE / n)))
     if not float(apart.max()) < 0.5 / float(n) ** form.layers:  # the least that an entry of M can be, halved
         return math.inf, math.inf
     return _entries(power, root, apart, drift), 4 * drift

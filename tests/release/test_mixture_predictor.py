@@ -59,11 +59,11 @@ def test_weights_and_parts_must_match(mixed: ev.Release) -> None:
 
 def test_whoever_holds_it_reads_the_weighted_graph_that_it_heard() -> None:
     """veil-rr keeps a probability per noisy pair inside a mixture: the strongest reader ranks pairs by it."""
-    from edgeveil.defences.veil import denoised_rr as rr
+    from edgeveil.defences.veil import pair_readings
 
     graph = toy()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rr, "is_better", lambda *_: True)
+        patched.setattr(pair_readings, "preferred", lambda job, found, *_: found[0] if found[0].name == "graph" else None)
         release = ev.defend(graph, "veil-rr", epsilon=6.0, seed=0)
     assert isinstance(release.predictor, MixturePredictor) and release.stored_graph is not None
     found = ev.attack(release, "stored-graph", nodes=np.arange(graph.num_nodes))

@@ -63,7 +63,9 @@ def test_whoever_holds_it_reads_the_weighted_graph_that_it_heard() -> None:
 
     graph = toy()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pair_readings, "preferred", lambda job, found, *_: found[0] if found[0].name == "graph" else None)
+        patched.setattr(
+            pair_readings, "preferred", lambda job, found, *_: found[0] if found[0].name == "graph" else None
+        )
         release = ev.defend(graph, "veil-rr", epsilon=6.0, seed=0)
     assert isinstance(release.predictor, MixturePredictor) and release.stored_graph is not None
     found = ev.attack(release, "stored-graph", nodes=np.arange(graph.num_nodes))

@@ -103,7 +103,18 @@ def serve(d: list[dict[str, Any]]) -> Iterator[Line]:
                 yield f"`edgeveil serve` {where}, {what}", value, aim
 
 
-PARTS = (training, scaling, linkteller, mechanisms, lpgnet, graphprivatizer, engine, serve)
+def neighbours(d: list[dict[str, Any]]) -> Iterator[Line]:
+    """The library behind the feature graph beside those that were not taken."""
+    for n in dict.fromkeys(row["nodes"] for row in d):
+        found = [row for row in d if row["nodes"] == n]
+        yield (
+            f"15 nearest of {n:,} feature rows, {' / '.join(row['library'] for row in found)}: seconds (true ones found)",
+            " / ".join(f"{row['seconds']:.0f} ({row['recall']:.3f})" for row in found),
+            "10⁶ in minutes" if n == 10**6 else "",
+        )
+
+
+PARTS = (training, scaling, linkteller, mechanisms, lpgnet, graphprivatizer, neighbours, engine, serve)
 
 
 def main() -> None:

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from edgeveil.errors import InputError, MissingExtra
 from edgeveil.graph.features import FeatureMatrix
 
-__all__ = ["EXACT_NODES", "feature_neighbours", "leading_directions", "unit_rows"]
+__all__ = [
+    "DIMENSIONS",
+    "EXACT_NODES",
+    "approximate_neighbours",
+    "feature_neighbours",
+    "leading_directions",
+    "unit_rows",
+]
 
 EXACT_NODES = 20_000
 DIMENSIONS = 64
@@ -66,7 +73,7 @@ def _neighbours(x: Any, count: int, exact: bool | None, seed: int) -> sp.csr_mat
     if few < 1:
         return sp.csr_matrix((n, n), dtype=np.float64)
     chosen = n <= EXACT_NODES if exact is None else exact
-    near, cosine = _exact(rows, few) if chosen else _approximate(rows, few, seed)
+    near, cosine = _exact(rows, few) if chosen else approximate_neighbours(rows, few, seed)
     source = np.repeat(np.arange(n), near.shape[1])
     keep = (cosine.ravel() > 0) & (near.ravel() >= 0) & (near.ravel() != source)
     values = np.minimum(cosine.ravel()[keep].astype(np.float64), 1.0)
@@ -105,7 +112,7 @@ def _exact(rows: Any, count: int) -> tuple[Float, Float]:
     return np.concatenate(near), np.concatenate(cosine)
 
 
-def _approximate(rows: Any, count: int, seed: int) -> tuple[Float, Float]:
+def approximate_neighbours(rows: Any, count: int, seed: int) -> tuple[Float, Float]:
     """Cosines in the leading directions of the features; neighbours from the nearest cells of an inverted file."""
     try:
         import faiss

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import edgeveil.metrics as metrics
+from edgeveil.attacks.linkteller_grouped import LinkTellerGrouped
 from edgeveil.attacks.probing import resolution
 from edgeveil.attacks.recovery import group_omp
 from edgeveil.attacks.run_attack import attack
@@ -171,3 +172,13 @@ def test_pursuit_never_picks_what_is_excluded():
 def test_bad_parameters(sparse, kw):
     with pytest.raises(InputError):
         attack(Target.from_callable(sparse, features=sparse.x), "linkteller-grouped", nodes=np.arange(30), **kw)
+
+
+def test_an_audit_tries_it_where_it_may_tell_something(sparse):
+    far, near = Target.from_callable(sparse, features=sparse.x), Target.from_callable(sparse, features=sparse.x)
+    near.influence = lambda nodes: None
+    tried = {"none": True, "lpgnet-2": False}
+    for name, wanted in tried.items():
+        near.mechanism = {"name": name, "params": {"epsilon": 1.0}}
+        assert (not LinkTellerGrouped().idle(near)) == wanted
+    assert not LinkTellerGrouped().idle(far)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from edgeveil.attacks.attack import ATTACKS, Attack, Scored
 from edgeveil.attacks.linkteller import check_variant, query_influence, score_influence
+from edgeveil.attacks.posterior.laws import describes
 from edgeveil.attacks.probing import Probe
 from edgeveil.attacks.recovery import Recovered, group_omp
 from edgeveil.errors import InputError
@@ -61,6 +62,12 @@ class LinkTellerGrouped(Attack):
     needs: ClassVar[frozenset[str]] = frozenset({"answers", "graded answers", "features"})
     watches: ClassVar[bool] = True
     saves_queries: ClassVar[bool] = True
+
+    def idle(self, target: Target) -> str:
+        """What it estimates, `linkteller` reads off a model at hand; undefended, the questions tell something."""
+        if target.influence is None or describes(target.mechanism) == "none":
+            return ""
+        return "linkteller reads the exact influence, and behind a defence the number of questions says no more"
 
     def score(self, target: Target, view: AttackerView, seed: int) -> Scored:
         """Two rounds of signed groups, then pair scores as in LinkTeller."""

@@ -7,7 +7,8 @@ short training on a CPU never earns back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,12 +27,19 @@ def _plain(p: Tensor, grad: Tensor, first: Tensor, second: Tensor, steps: int, l
     p.addcdiv_(first, second.sqrt().add_(_EPSILON * root), value=-lr * root / (1.0 - _FIRST**steps))
 
 
-def _fused(p: Tensor, grad: Tensor, first: Tensor, second: Tensor, steps: int, lr: float, decay: float) -> None:
+def _fused(slots: Sequence[_Slot], decay: float, steps: int, lr: float) -> None:
     assert _FUSED is not None
     _FUSED(
-        [p], [grad], [first], [second], [], [torch.tensor(float(steps))], lr=lr, beta1=_FIRST, beta2=_SECOND,
-        weight_decay=decay, eps=_EPSILON, amsgrad=False, maximize=False,
+        [s.p for s in slots], [s.p.grad for s in slots], [s.first for s in slots], [s.second for s in slots], [],
+        [torch.tensor(float(steps))] * len(slots), lr=lr, beta1=_FIRST, beta2=_SECOND, weight_decay=decay,
+        eps=_EPSILON, amsgrad=False, maximize=False,
     )  # fmt: skip
+
+
+class _Slot(NamedTuple):
+    p: Tensor
+    first: Tensor
+    second: Tensor
 
 
 class Adam:
@@ -39,17 +47,25 @@ class Adam:
 
     def __init__(self, groups: Iterable[tuple[Iterable[Tensor], float]], lr: float) -> None:
         self.lr, self.steps = lr, 0
-        self._slots = [(p, decay, torch.zeros_like(p), torch.zeros_like(p)) for params, decay in groups for p in params]
+        self._groups = [
+            (decay, [_Slot(p, torch.zeros_like(p), torch.zeros_like(p)) for p in params]) for params, decay in groups
+        ]
 
     def clear(self) -> None:
         """Forget the gradients."""
-        for p, *_ in self._slots:
-            p.grad = None
+        for _, slots in self._groups:
+            for slot in slots:
+                slot.p.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
         """Move every parameter that has a gradient."""
         self.steps += 1
-        for p, decay, first, second in self._slots:
-            if p.grad is not None:
-                (_fused if _FUSED is not None else _plain)(p, p.grad, first, second, self.steps, self.lr, decay)
+        for decay, slots in self._groups:
+            moving = [s for s in slots if s.p.grad is not None]
+            if moving and _FUSED is not None:
+                _fused(moving, decay, self.steps, self.lr)
+            else:
+                for p, first, second in moving:
+                    assert p.grad is not None
+                    _plain(p, p.grad, first, second, self.steps, self.lr, decay)

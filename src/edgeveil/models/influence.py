@@ -157,9 +157,7 @@ class _Pass:
         """Influence of these senders on the receivers."""
         inputs, slopes = self.base
         t = Tangents.start(senders, self.structure.num_nodes)
-        for _ in range(self.model.spec.kprop):
-            keys, carry = t.hop(self.columns("sym", False))
-            t = t.at(keys, carry @ t.value)
+        t = t.spread(self.structure.matrix("sym"), self.model.spec.kprop)
         moved = self.x.take(senders) if self.move is None else FeatureMatrix.wrap(np.atleast_2d(self.move))
         rows: Any = as_operand(moved, "float64")
         depth = len(self.model.layers)

@@ -75,6 +75,7 @@ class Model(nn.Module):
         super().__init__()
         self.spec, self.num_features, self.num_outputs = spec, num_features, num_outputs
         self.layers = nn.ModuleList(layers)
+        self._local = spec.local
 
     @property
     def stored(self) -> nn.Module:
@@ -93,7 +94,7 @@ class Model(nn.Module):
         """The first layer, before its activation. But for a fanout it does the same in training as outside."""
         if num_columns(x) != self.num_features:
             raise GraphError(f"the model was built for {self.num_features} features, these have {num_columns(x)}")
-        if not self.spec.local and num_rows(x) != structure.num_nodes:
+        if not self._local and num_rows(x) != structure.num_nodes:
             raise GraphError(f"{num_rows(x)} feature rows for a graph of {structure.num_nodes} nodes; they must match")
         out: Tensor = self.layers[0](kprop(x, structure, self.spec.kprop), self._level(structure, 0))
         return out
@@ -106,4 +107,4 @@ class Model(nn.Module):
         return out
 
     def _level(self, structure: Structure, depth: int) -> Structure:
-        return structure if self.spec.local else structure.level(depth)
+        return structure if self._local else structure.level(depth)

@@ -20,6 +20,7 @@ from edgeveil.graph.features import FeatureMatrix
 from edgeveil.models import memo as memos
 from edgeveil.models.adam import Adam
 from edgeveil.models.blocks import small_blocks
+from edgeveil.models.dense_steps import DenseWork, suits
 from edgeveil.models.drop import Drop
 from edgeveil.models.kernels import threads
 from edgeveil.models.kernels.operand import as_operand
@@ -68,6 +69,18 @@ class History:
         return asdict(self)
 
 
+class Loss(Protocol):
+    """A scalar to be minimised, such as torch's."""
+
+    def detach(self) -> Tensor:
+        """Its value."""
+        ...
+
+    def backward(self) -> None:
+        """Give every parameter its gradient."""
+        ...
+
+
 class Work(Protocol):
     """The losses of one run: an epoch's steps, and what validation says."""
 
@@ -75,7 +88,7 @@ class Work(Protocol):
     spec: TrainSpec
     objective: Objective
 
-    def steps(self) -> Iterator[Tensor]:
+    def steps(self) -> Iterator[Loss]:
         """Training losses of one epoch, one optimiser step each."""
         ...
 
@@ -104,6 +117,7 @@ class _Work:
         self.x, self.structure = x, structure.remembering()
         self.dtype = next(model.parameters()).dtype
         self._cuts: dict[str, tuple[FeatureMatrix, Structure] | None] = {}
+        self._parts = list(model.modules())
         self._first: Tensor | None = None
         self._shares = False
 
@@ -156,12 +170,20 @@ class _Work:
 
     def validate(self) -> tuple[float, float] | None:
         """Loss and score on the validation nodes, in evaluation mode."""
-        self.model.eval()
+        self._mode(training=False)
         try:
             with torch.no_grad():
                 return self._validate()
         finally:
-            self.model.train()
+            self._mode(training=True)
+
+    def _mode(self, *, training: bool) -> None:
+        """`model.train(training)`, which on own layers costs as much as a small product."""
+        if isinstance(self.model, ModuleModel):
+            self.model.train(training)
+            return
+        for part in self._parts:
+            object.__setattr__(part, "training", training)
 
     def _validate(self) -> tuple[float, float] | None:
         if self.validation is not None:
@@ -224,7 +246,7 @@ def fit(
     has_val = bool(val is not None and len(val)) or validation is not None
     _check(model, spec, y, train, multilabel, has_val=has_val, noisy=isinstance(objective, Drop))
     goal = objective or CrossEntropy(y, train, val, class_weights=spec.class_weights)
-    work = _Work(model, x, structure, spec, goal, validation)
+    work = _work(model, x, structure, spec, goal, validation)
     identity = "" if objective is None else getattr(objective, "identity", None)
     memo = memos.active() if validation is None and identity is not None else None
     if memo is None:
@@ -238,6 +260,19 @@ def fit(
     history = run_epochs(work, seed=seed, progress=progress, num_threads=num_threads, ended=ended)
     memo.keep(f"{same} {spec.keep}", model, history)
     return history
+
+
+def _work(
+    model: Model,
+    x: FeatureMatrix,
+    structure: Structure,
+    spec: TrainSpec,
+    objective: Objective,
+    validation: EvalSet | None,
+) -> Work:
+    if validation is None and isinstance(objective, CrossEntropy) and suits(model, x, spec, objective):
+        return DenseWork(model, x, spec, objective)
+    return _Work(model, x, structure, spec, objective, validation)
 
 
 def run_epochs(
@@ -346,7 +381,7 @@ def _epoch(work: Work, optimizer: Adam, state: _State) -> float:
                 f"features are extreme; lower the learning rate (now {work.spec.lr:g}) or scale the features"
             )
         optimizer.clear()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         total += value
     if before and total < state.best_value:

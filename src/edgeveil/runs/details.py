@@ -196,7 +196,7 @@ def budget_curve(
 
     Attacks that ask about the whole graph, whichever nodes matter, are tried where that takes seconds.
     """
-    common: dict[str, Any] = {"protocol": "given", "beliefs": ("k",), "seed": seed, "where_it_fits": True}
+    common: dict[str, Any] = {"protocol": "given", "beliefs": ("k",), "seed": seed}
     tried: list[tuple[str, Mapping[str, Any]]] = []
     for entry in (e for e in ATTACKS if e.cls.saves_queries):
         if not entry.cls.whole:
@@ -205,7 +205,13 @@ def budget_curve(
             tried += [(entry.name, {"mode": "query", "queries": q}) for q in WHOLE_BUDGETS]
     tried += [(e.name, e.cls.each_node) for e in ATTACKS if e.cls.each_node is not None]
     points = []
-    configs = tuple(AttackConfig(name=name, params=dict(params), **common) for name, params in tried)
+    configs = tuple(
+        AttackConfig(
+            name=name, params=dict(params), where_it_fits=ATTACKS.get(name).whole,
+            if_it_applies=not ATTACKS.get(name).whole, **common,
+        )
+        for name, params in tried
+    )  # fmt: skip
     for part in attack_service(service, truth, configs, seed, Given(nodes, draw)):
         figures = figures_of(part)["k"]
         name = part.config.name

@@ -16,7 +16,7 @@ __all__ = ["pursue"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-CHUNK = 1 << 22  # numbers fitted together
+CHUNK = 1 << 18  # numbers fitted together
 BATCH = 1 << 23  # matches of rows and columns looked at together
 ROUNDS = 24
 NEXT = 0.6  # a column is taken with the best one if it matches at least this well
@@ -125,18 +125,26 @@ def _fitted(columns: Float, picked: Int, answers: Float, enough: Float, first: I
 
 
 def _least_squares(columns: Float, picked: Int, answers: Float) -> tuple[Float, Float]:
-    """Values [rows, most] of each row's own columns (the last column of all is zero and pads), and what is left."""
-    count, most = picked.shape
-    none, m = len(columns) - 1, columns.shape[1]
-    values, left = np.empty((count, most)), np.empty_like(answers)
-    step, diagonal = max(1, CHUNK // (most * m)), np.arange(most)
-    for start in range(0, count, step):
-        part = slice(start, start + step)
-        own = columns[picked[part]]
+    """Values [rows, most] of each row's own columns (the last column of all is zero and pads), and what is left.
+
+    Rows with equally many columns are fitted together, so that little of the work is padding.
+    """
+    count, m = len(picked), columns.shape[1]
+    none = len(columns) - 1
+    values, left = np.zeros(picked.shape), np.empty_like(answers)
+    size = (picked < none).sum(axis=1)
+    order, start = np.argsort(size, kind="stable"), 0
+    while start < count:
+        width = max(1, int(size[order[start]]))
+        end = min(start + max(1, CHUNK // (width * m)), int(np.searchsorted(size[order], 1.2 * width, side="right")))
+        part, start = order[start:end], end
+        width = max(1, int(size[part[-1]]))
+        mine, diagonal = picked[part, :width], np.arange(width)
+        own = columns[mine]
         gram = own @ own.transpose(0, 2, 1)
-        gram[:, diagonal, diagonal] += picked[part] == none
-        values[part] = np.linalg.solve(gram, own @ answers[part, :, None])[:, :, 0]
-        left[part] = answers[part] - (values[part][:, None, :] @ own)[:, 0]
+        gram[:, diagonal, diagonal] += mine == none
+        values[part, :width] = np.linalg.solve(gram, own @ answers[part, :, None])[:, :, 0]
+        left[part] = answers[part] - (values[part, None, :width] @ own)[:, 0]
     return values, left
 
 

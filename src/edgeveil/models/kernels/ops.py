@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -33,6 +34,7 @@ __all__ = [
     "sampled",
     "sddmm",
     "segment_softmax",
+    "survivors",
     "weighted",
     "weighted_spmm",
 ]
@@ -66,8 +68,15 @@ def kept(shape: torch.Size, dropout: float) -> tuple[Tensor, float]:
     """
     level = round((1.0 - dropout) * 65536)
     count = math.prod(shape)
-    bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    return bits[:count].view(shape) < level - 32768, level / 65536
+    bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).numpy().view(np.int16)
+    # numpy compares 16-bit numbers eight times as fast as torch.
+    return torch.from_numpy(bits[:count] < level - 32768).view(shape), level / 65536
+
+
+def survivors(shape: torch.Size, dropout: float, dtype: torch.dtype) -> tuple[Tensor, float]:
+    """The mask of `kept` as a factor, 0 or one over the probability of surviving, and that number."""
+    mask, share = kept(shape, dropout)
+    return mask.view(torch.uint8).to(dtype).mul_(1.0 / share), 1.0 / share  # bytes are converted faster than truths
 
 
 class _ReluDropout(torch.autograd.Function):
@@ -91,14 +100,12 @@ def activate(x: Tensor, activation: str, dropout: float) -> Tensor:
     if activation == "relu":
         if dropout == 0.0:
             return torch.relu(x) if torch.is_grad_enabled() else torch.relu_(x)
-        mask, share = kept(x.shape, dropout)
-        dropped: Tensor = _ReluDropout.apply(x, mask.to(x.dtype).mul_(1.0 / share), 1.0 / share)  # type: ignore[no-untyped-call]
+        dropped: Tensor = _ReluDropout.apply(x, *survivors(x.shape, dropout, x.dtype))  # type: ignore[no-untyped-call]
         return dropped
     out = torch.selu(x) if activation == "selu" else functional.elu(x)
     if dropout == 0.0:
         return out
-    mask, share = kept(x.shape, dropout)
-    return out * mask.to(x.dtype).mul_(1.0 / share)
+    return out * survivors(x.shape, dropout, x.dtype)[0]
 
 
 def weighted(values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:

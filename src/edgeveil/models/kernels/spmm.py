@@ -7,12 +7,14 @@ the matrix itself. The product is differentiable in reverse mode, in forward mod
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from edgeveil.errors import TooLarge
 from edgeveil.graph.sparse import is_symmetric
@@ -148,7 +150,20 @@ class _SpMM(torch.autograd.Function):
         return spmm(matrix, x.reshape(n, batch * width)).reshape(matrix.shape[0], batch, width), 1
 
 
+# torch's `apply` asks for the signature each time, and finding it out takes longer than a small product.
+_SpMM.forward.__signature__ = inspect.signature(_SpMM.forward)  # type: ignore[attr-defined]
+
+
+def _undifferentiated(x: Tensor) -> bool:
+    """Whether no derivative in any mode can be asked of what is made of x now."""
+    recorded = x.requires_grad and torch.is_grad_enabled()
+    forward = forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
+    return not recorded and not forward
+
+
 def spmm(matrix: SparseMatrix, x: Tensor) -> Tensor:
     """A @ x, differentiable in x."""
+    if _undifferentiated(x):
+        return csr_product(matrix.tensor(x.dtype), x)
     out: Tensor = _SpMM.apply(x, matrix)  # type: ignore[no-untyped-call]
     return out

@@ -76,6 +76,27 @@ class Tangents:
         carry = sp.csr_matrix((columns.data[entry], (place, source)), shape=(len(reached), len(self)))
         return reached, carry
 
+    def spread(self, matrix: Any, steps: int) -> Tangents:
+        """`steps` hops with P, a `SparseMatrix`, of derivatives that are one number each.
+
+        Far hops reach nearly everybody, so that the pairs are written out as a table where it fits; sums keep their
+        order.
+        """
+        if not steps:
+            return self
+        if self.num_queries * self.num_nodes > LIMIT:
+            out = self
+            for _ in range(steps):
+                keys, carry = out.hop(matrix.T.csr)
+                out = out.at(keys, carry @ out.value)
+            return out
+        table = np.zeros((self.num_nodes, self.num_queries))
+        table[self.node, self.query] = self.value[:, 0]
+        for _ in range(steps):
+            table = matrix.csr @ table
+        query, node = np.nonzero(table.T)
+        return Tangents(query, node, table[node, query][:, None], self.num_queries, self.num_nodes)
+
     def matrix(self, width: int, along: Any = None) -> sp.csr_matrix:
         """Norms of the derivatives as [queries, width], or their products with the vector `along`."""
         if along is None:

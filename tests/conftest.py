@@ -7,16 +7,14 @@ import os
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
-from edgeveil.defences.veil import read_outs
-from edgeveil.graph.graph import Graph
-from edgeveil.privacy.secure import SecureNoise
-from zoo import three_classes
+if TYPE_CHECKING:  # the process that hands out the tests runs none: its start would wait for torch
+    from edgeveil.graph.graph import Graph
+    from edgeveil.privacy.secure import SecureNoise
 
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
@@ -48,6 +46,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def toy() -> Graph:
     """The graph that tests of runs, audits and papers share."""
+    from zoo import three_classes
+
     return three_classes()
 
 
@@ -58,6 +58,10 @@ def same_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     With the system's bits `verify` may refute a sound mechanism in 1 % of all runs, by its confidence, and a hundred
     such tests would fail somewhere in every other run. tests/privacy draws from the system.
     """
+    import numpy as np
+
+    from edgeveil.privacy.secure import SecureNoise
+
     bits = np.random.default_rng(zlib.crc32(request.node.name.encode()))
 
     def words(_: SecureNoise, kind: Any, size: int) -> Any:
@@ -69,6 +73,8 @@ def same_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def short_read_outs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that do not ask how good veil's read-outs are: they train for 500 epochs, whatever `train` says."""
+    from edgeveil.defences.veil import read_outs
+
     real = read_outs.fit
 
     def fit(*given: Any, **wishes: Any) -> Any:

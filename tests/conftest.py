@@ -1,11 +1,16 @@
-"""Markers: `slow` runs with EDGEVEIL_SLOW=1 or -m slow; `data` runs when the real graphs are found."""
+"""Markers: `slow` runs with EDGEVEIL_SLOW=1 or -m slow; `data` runs when the real graphs are found.
+
+`fast` names the cases of a parametrised test that run always, by their ids; its other cases are slow.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +31,14 @@ def data_root() -> Path | None:
     return next((Path(c) for c in candidates if c and (Path(c) / "cora" / "graph.npz").is_file()), None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     slow = bool(os.environ.get("EDGEVEIL_SLOW")) or "slow" in (config.option.markexpr or "")
     have_data = data_root() is not None
     for item in items:
+        for mark in item.iter_markers("fast"):
+            if isinstance(item, pytest.Function) and item.callspec.id not in mark.args:
+                item.add_marker(pytest.mark.slow)
         if "slow" in item.keywords and not slow:
             item.add_marker(pytest.mark.skip(reason="slow: set EDGEVEIL_SLOW=1 or use -m slow"))
         if "data" in item.keywords and not have_data:
@@ -81,3 +90,17 @@ def short_read_outs(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(*given[:6], replace(given[6], epochs=10), *given[7:], **wishes)
 
     monkeypatch.setattr(read_outs, "fit", fit)
+
+
+@pytest.fixture(scope="module")
+def sketched() -> Iterator[None]:
+    """For tests of what a page says: its figures keep their words and are drawn only when the slow tests run."""
+    from edgeveil.report import attacker_plots, detail, figures, moves_plot
+
+    def words(_: Any, name: str, title: str, description: str) -> str:
+        return f'<svg role="img"><title id="{name}-t">{escape(title)}</title><desc>{escape(description)}</desc></svg>'
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (attacker_plots, detail, figures, moves_plot) if not os.environ.get("EDGEVEIL_SLOW") else ():
+            patch.setattr(module, "to_svg", words)
+        yield

@@ -17,6 +17,8 @@ from command import edgeveil as run
 from forked import Child
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("sketched")
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:

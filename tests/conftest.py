@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from forked import share_one_server
+
 if TYPE_CHECKING:  # the process that hands out the tests runs none: its start would wait for torch
     from edgeveil.graph.graph import Graph
     from edgeveil.privacy.secure import SecureNoise
@@ -47,6 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Thousands of collected tests and imported modules live to the end: looking for cycles among them is a sixth of the time."""
+    share_one_server()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -103,4 +106,20 @@ def sketched() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (attacker_plots, detail, figures, moves_plot) if not os.environ.get("EDGEVEIL_SLOW") else ():
             patch.setattr(module, "to_svg", words)
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained_briefly() -> Iterator[None]:
+    """For tests of words, files and orders, which do not ask how good a model is: no training takes over 20 epochs."""
+    from edgeveil.models import train
+
+    real = train._run
+
+    def run(work: Any, *given: Any) -> None:
+        work.spec = replace(work.spec, epochs=min(work.spec.epochs, 20))
+        real(work, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "_run", run)
         yield

@@ -17,7 +17,7 @@ from command import edgeveil as run
 from forked import Child
 from zoo import toy
 
-pytestmark = pytest.mark.usefixtures("sketched")
+pytestmark = pytest.mark.usefixtures("sketched", "trained_briefly")
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +140,6 @@ def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
 
 
 def test_the_module_and_its_exit_codes_from_a_shell(tmp_path: Path) -> None:
-    for words, code in ((["--version"], 0), (["audit", "cora-twinn"], 2)):
+    for words, code in ((["--version"], 0), (["data", "info", "cora-twinn"], 2)):
         done = subprocess.run([sys.executable, "-m", "edgeveil", *words], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == code and "Traceback" not in done.stderr

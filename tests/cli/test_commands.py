@@ -111,6 +111,7 @@ def test_bad_usage_is_one_clear_sentence_and_code_two(files: Path, args: tuple[s
     assert sum(line.startswith("error: ") for line in done.stderr.splitlines()) == 1
 
 
+@pytest.mark.fast("processes")
 @pytest.mark.parametrize("executor", ["serial", "processes"])
 def test_an_interrupt_keeps_what_is_finished_and_says_how_to_go_on(files: Path, executor: str) -> None:
     words = ["audit", *OWN, "--defence", "none,mlp,lapgraph", "--epsilon", "1,2,4", "--out", executor, "--runs", "1",

@@ -23,6 +23,8 @@ from edgeveil.privacy.noise import noise_for
 from edgeveil.privacy.verify import Effort, verify
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 
 @st.composite
 def buckets(draw: st.DrawFn) -> np.ndarray:

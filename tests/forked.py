@@ -15,12 +15,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Child", "edgeveil", "python"]
+__all__ = ["Child", "edgeveil", "python", "share_one_server"]
 
 PRELOAD = ["edgeveil.runs.preload", "edgeveil.serve.server", "edgeveil.report.audit_report", "matplotlib.figure"]
+PRELOAD += ["torch_geometric.nn"]  # three seconds in each child that reads a user's model
+_preload = BaseContext.set_forkserver_preload
+
+
+def share_one_server() -> None:
+    """A process has one server: if an executor of the package starts it, it still imports what children here need."""
+
+    def preload(context: BaseContext, names: list[str]) -> None:
+        _preload(context, [*PRELOAD, *(name for name in names if name not in PRELOAD)])
+
+    BaseContext.set_forkserver_preload = preload  # type: ignore[method-assign,assignment]
 
 
 def _live(words: list[str], cwd: str, env: Mapping[str, str], out: str, err: str) -> None:

@@ -13,6 +13,7 @@ from forked import python
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+HEAVY = ("lpgnet.md", "models.md", "own-models.md", "own_data.py", "quickstart.md", "shadow_attack.py")
 
 
 def snippets(page: Path) -> str:
@@ -28,7 +29,7 @@ def run(script: Path, cwd: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(p, marks=pytest.mark.slow if p.name == "lpgnet.md" else ()) for p in PAGES if snippets(p)],
+    [pytest.param(p, marks=pytest.mark.slow if p.name in HEAVY else ()) for p in PAGES if snippets(p)],
     ids=lambda p: p.name,
 )
 def test_python_snippets_run(page: Path, tmp_path: Path) -> None:
@@ -36,7 +37,11 @@ def test_python_snippets_run(page: Path, tmp_path: Path) -> None:
     run(tmp_path / "page.py", tmp_path)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(p, marks=pytest.mark.slow if p.name in HEAVY else ()) for p in EXAMPLES],
+    ids=lambda p: p.name,
+)
 def test_examples_run(example: Path, tmp_path: Path) -> None:
     run(example, tmp_path)
 

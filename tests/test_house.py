@@ -8,6 +8,8 @@ import statistics
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import pytest
+
 import edgeveil
 
 PACKAGE = Path(edgeveil.__file__).parent
@@ -90,3 +92,13 @@ def test_the_three_walks_exist_are_short_and_never_return() -> None:
             tree = ast.parse((PACKAGE / f"{module}.py").read_text())
             known = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
             assert function in known, f"{name}: {module} has no {function}"
+
+
+def test_cases_that_run_always_exist(request: pytest.FixtureRequest) -> None:
+    """Else a case that is called otherwise would leave the fast tests unnoticed."""
+    named, there = defaultdict(set), defaultdict(set)
+    for item in request.session.items:
+        for mark in item.iter_markers("fast"):
+            named[item.location[0], item.originalname] |= set(mark.args)  # type: ignore[attr-defined]
+            there[item.location[0], item.originalname].add(item.callspec.id)  # type: ignore[attr-defined]
+    assert not {test: lost for test in named if (lost := named[test] - there[test])}

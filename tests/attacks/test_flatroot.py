@@ -28,6 +28,10 @@ FORMS += [("gcn", {"bias": b}) for b in ("before", "none")] + [("gcn", {"activat
 FORMS += [(m, {"layers": k}) for m in ("sage", "graphconv", "transformer", "gat", "gatv2") for k in (1, 2)]
 FORMS += [("gat", {"layers": 3}), ("gat", {"skip": True})]
 HEAVY = [("gat", {"layers": 3}), ("gatv2", {"layers": 2})]  # gat with two layers is asked in every run
+HEAVY += [("gcn", {"norm": n, "layers": 3}) for n in NORMS[1:]] + [
+    ("transformer", {"layers": 2}),
+    ("gat", {"skip": True}),
+]
 
 
 @pytest.fixture(scope="module")

@@ -66,12 +66,14 @@ def families(form: Form, n: int, masks):
     return powers, {g: group for group in kin.values() for g in group}
 
 
+@pytest.mark.fast("aug-1", "aug-2", "aug-rwalk-2", "aug-rwalk-3", "first-order-2", "bingge-3")
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("norm", POWERS)
 def test_certified_exactly_where_the_graph_is_unique_on_all_graphs_of_four_nodes(norm, layers):
     check_all(Form(norm, layers), 4, range(64))
 
 
+@pytest.mark.slow
 def test_certified_exactly_where_the_graph_is_unique_on_all_graphs_of_five_nodes():
     check_all(Form("aug", 2), 5, range(1024), every=6)
 
@@ -191,6 +193,7 @@ def test_a_matrix_that_is_no_power_asserts_nothing():
             assert not got.consistent and not got.certified and not got.edges.size
 
 
+@pytest.mark.fast("mean", "aug-rwalk")
 @pytest.mark.parametrize("norm", ["mean", "sum", "aug-rwalk"])
 def test_mixed_powers_are_certified_only_where_no_other_direction_fits(norm):
     """P a + P^2 b: a tenth of all graphs of five nodes; pentagons share their answers with their pentagrams."""

@@ -35,6 +35,7 @@ from edgeveil.runs.sweep import prepare
 from edgeveil.runs.tasks import Outcome
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("sketched", "trained_briefly")
 PLAN = AuditPlan(
     defences=("none", "mlp", "lapgraph"), epsilons=(2.0, 8.0), attacks=("linkteller", "lsa2-attr"), nodes=40
 )

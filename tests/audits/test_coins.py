@@ -82,7 +82,8 @@ def test_a_release_that_hides_its_noise_scale_badly_is_caught(graph, monkeypatch
 
 def test_no_time_means_no_claim(graph, tmp_path):
     plan = AuditPlan(defences=("lpgnet-1",), epsilons=(4.0,), nodes=50, attacks=("lsa2-attr",))
-    found = audit(graph, defences=plan.defences, epsilons=plan.epsilons, nodes=50, attacks=plan.attacks)
+    found = audit(graph, defences=plan.defences, epsilons=plan.epsilons, nodes=50, attacks=plan.attacks,
+                  train_params={"epochs": 5})  # fmt: skip
     with Store(tmp_path / "s.sqlite") as store:
         left = coin_bounds(plan, graph, found.records, 100, Serial(), store, seconds=0.0)
         assert [c["lower"] for c in left] == [None]

@@ -18,6 +18,7 @@ from command import edgeveil as run
 from forked import Child
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("sketched", "trained_briefly")
 TRUTH = ("--edges", "edges.csv", "--features", "features.csv")
 MODEL = """
 import numpy as np

@@ -17,6 +17,8 @@ from command import edgeveil as run
 from forked import Child
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("sketched", "trained_briefly")
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -109,6 +111,7 @@ def test_bad_usage_is_one_clear_sentence_and_code_two(files: Path, args: tuple[s
     assert sum(line.startswith("error: ") for line in done.stderr.splitlines()) == 1
 
 
+@pytest.mark.fast("processes")
 @pytest.mark.parametrize("executor", ["serial", "processes"])
 def test_an_interrupt_keeps_what_is_finished_and_says_how_to_go_on(files: Path, executor: str) -> None:
     words = ["audit", *OWN, "--defence", "none,mlp,lapgraph", "--epsilon", "1,2,4", "--out", executor, "--runs", "1",
@@ -138,6 +141,6 @@ def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
 
 
 def test_the_module_and_its_exit_codes_from_a_shell(tmp_path: Path) -> None:
-    for words, code in ((["--version"], 0), (["audit", "cora-twinn"], 2)):
+    for words, code in ((["--version"], 0), (["data", "info", "cora-twinn"], 2)):
         done = subprocess.run([sys.executable, "-m", "edgeveil", *words], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == code and "Traceback" not in done.stderr

@@ -23,7 +23,8 @@ from edgeveil.graph.sources.folders import data_roots
 from forked import Child
 from zoo import toy
 
-MARKS = dict.fromkeys(("audit", "advise", "sweep", "verify", "guard"), pytest.mark.slow)
+pytestmark = pytest.mark.usefixtures("sketched", "trained_briefly")
+MARKS = dict.fromkeys(("audit", "advise", "sweep", "verify", "guard", "reproduce"), pytest.mark.slow)
 MARKS |= {"data fetch": [pytest.mark.data, pytest.mark.slow], "data check": pytest.mark.data}
 PLAN = """name = "tiny"
 seeds = 1

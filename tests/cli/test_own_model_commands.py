@@ -18,6 +18,7 @@ from edgeveil.models import own_models
 from edgeveil.plugins import VARIABLE
 
 pytest.importorskip("torch_geometric", reason="extra pyg is not installed")
+pytestmark = pytest.mark.usefixtures("sketched", "trained_briefly")
 SLOW = pytest.mark.slow
 MODULE = """
 import torch

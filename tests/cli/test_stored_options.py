@@ -16,6 +16,7 @@ from edgeveil.models.settings import TrainSpec
 from edgeveil.privacy.ledger import open_ledger
 from edgeveil.release.release import Release
 
+pytestmark = pytest.mark.usefixtures("sketched", "trained_briefly")
 FEW = TrainSpec(epochs=2, batch_size=256, keep="best-val-loss")
 
 

@@ -39,7 +39,7 @@ def test_secure_noise_is_the_default_and_seeded_noise_on_request() -> None:
 
 
 def test_a_claim_above_the_ceiling_is_inconclusive() -> None:
-    last, text = verdict("edgerand", "--epsilon", "12", *FAST)
+    last, text = verdict("edgerand", "--epsilon", "12", *QUICK)
     assert last == "verdict: inconclusive" and "above the ceiling" in text
 
 

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +22,7 @@ from edgeveil.graph.npz import write_npz
 from edgeveil.papers import recipes
 from test_house import walks
 
+pytestmark = pytest.mark.usefixtures("sketched", "trained_briefly")
 PACKAGE = str(Path(edgeveil.__file__).parent)
 Calls = dict[tuple[str, str], int]
 
@@ -69,7 +71,7 @@ def test_an_audit_passes_its_stations_in_order(tmp_path: Path, toy: Graph, monke
 def test_a_printed_table_passes_its_stations_in_order(
     tmp_path: Path, toy: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipes._every_cell.cache_clear()  # as in a new process
+    monkeypatch.setattr(recipes, "_every_cell", cache(recipes._every_cell.__wrapped__))  # as in a new process
     monkeypatch.setattr(reproduce_command, "load_graph", lambda name, **_: toy.named(name))  # a small graph as Cora
     words = ["reproduce", "linkteller:XI", "--quick", "--seeds", "1", "--dataset", "cora", "--variant", "published",
              "--executor", "serial", "--out", str(tmp_path)]  # fmt: skip

@@ -13,6 +13,8 @@ from edgeveil.errors import InputError, TooLarge, UnknownNameError
 from edgeveil.graph.graph import Graph
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 
 def dense(reports: Reports) -> np.ndarray:
     return np.unpackbits(reports.bits, axis=1, count=len(reports.degrees)).astype(int)

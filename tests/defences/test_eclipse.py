@@ -16,6 +16,8 @@ from edgeveil.privacy.experiments import Effort
 from edgeveil.privacy.verify import verify
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 
 def random_graph(n: int, seed: int) -> Graph:
     return Graph.from_edges(np.random.default_rng(seed).integers(n, size=(2, 3 * n)), num_nodes=n)

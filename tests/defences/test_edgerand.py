@@ -35,6 +35,7 @@ def naive(graph: Graph, epsilon: float, rng: np.random.Generator, runs: int) -> 
     return np.where(redraw, rng.random((runs, len(truth))) < 0.5, truth)
 
 
+@pytest.mark.fast("0.5-False", "2.0-True")
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_same_law_as_the_algorithm_in_the_paper(epsilon: float, secure: bool) -> None:

@@ -13,10 +13,13 @@ from edgeveil.defences.lpgnet.lpgnet_stack import make_phases
 from edgeveil.defences.trial import trial_job
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
+from edgeveil.models.settings import TrainSpec
 from edgeveil.privacy.experiments import Effort
 from edgeveil.privacy.gaussian import zcdp_epsilon
 from edgeveil.privacy.verify import verify
 from zoo import toy
+
+SHORT = TrainSpec(epochs=10)  # for tests of what is summed and charged
 
 
 def test_one_edge_moves_the_sums_by_at_most_the_stated_sensitivity() -> None:
@@ -74,19 +77,21 @@ def test_encodings_read_no_edge(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(GAP, "noise_stage", stage)
     for g in (graph, graph.with_edges(np.random.default_rng(1).integers(60, size=(2, 90)))):
-        ev.defend(g, "gap", epsilon=2.0, seed=0)
+        ev.defend(g, "gap", epsilon=2.0, seed=0, train=SHORT)
     np.testing.assert_array_equal(seen[0], seen[1])
 
 
 @pytest.mark.parametrize(("setting", "total"), [("inductive-different", 3.0), (None, 6.0)])
 def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, total: float) -> None:
-    release = ev.defend(toy(), "gap", epsilon=3.0, seed=0, inference_graph=toy(seed=1), setting=setting, hops=2)
+    release = ev.defend(
+        toy(), "gap", epsilon=3.0, seed=0, inference_graph=toy(seed=1), setting=setting, hops=2, train=SHORT
+    )
     assert release.guarantee.epsilon == total and release.guarantee.delta == 1e-6
     assert len(release.guarantee.charges) == 4
 
 
 def test_a_graph_that_grows_is_asked_three_times_within_epsilon() -> None:
-    release = ev.defend(toy(), "gap", epsilon=3.0, seed=0, setting="inductive-evolving")
+    release = ev.defend(toy(), "gap", epsilon=3.0, seed=0, setting="inductive-evolving", train=SHORT)
     assert release.guarantee.epsilon == 3.0 and len(release.guarantee.charges) == 3
 
 

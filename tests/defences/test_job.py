@@ -20,6 +20,8 @@ from edgeveil.models.settings import TrainSpec
 from edgeveil.runs.rows import release_labels
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 
 def job(graph: Graph, inference: Graph | None = None, setting: str | None = None, seed: int | None = 0):  # type: ignore[no-untyped-def]
     base = preset("default", "toy", "gcn")

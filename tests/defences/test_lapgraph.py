@@ -23,6 +23,7 @@ def naive(truth: np.ndarray, mechanism: LapGraph, rng: np.random.Generator, runs
     return noisy.argsort(axis=1).argsort(axis=1) >= len(truth) - top
 
 
+@pytest.mark.fast("30-20-mechanism0-True", "9-20-mechanism1-False", "10-4-mechanism2-True")
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize(
     ("n", "e", "mechanism"),
@@ -44,6 +45,7 @@ def test_same_law_as_the_algorithm_in_the_paper(n: int, e: int, mechanism: LapGr
         same_law(fast.sum(axis=1), slow.sum(axis=1))
 
 
+@pytest.mark.slow
 def test_secure_count_noise_is_discrete_laplace() -> None:
     graph, epsilon = bare(40, 60), Fraction(1)
     totals = [LapGraph(epsilon=2.0, count_share=0.5).perturb(graph).num_edges - 60 for _ in range(1000)]

@@ -10,18 +10,21 @@ from edgeveil.defences import gap
 from edgeveil.defences.gap import GRID, grid_rows
 from edgeveil.defences.progap import ProGAP
 from edgeveil.errors import InputError
+from edgeveil.models.settings import TrainSpec
 from edgeveil.privacy.experiments import Effort
 from edgeveil.privacy.verify import verify
 from zoo import toy
 
+SHORT = TrainSpec(epochs=10)  # for tests of what is summed and charged
+
 
 def test_one_stage_is_gap() -> None:
-    mine, plain = (ev.defend(toy(), name, epsilon=3.0, hops=1, seed=0) for name in ("progap", "gap"))
+    mine, plain = (ev.defend(toy(), name, epsilon=3.0, hops=1, seed=0, train=SHORT) for name in ("progap", "gap"))
     np.testing.assert_array_equal(mine.predict(), plain.predict())
 
 
 def test_every_stage_is_charged_as_a_hop_of_gap() -> None:
-    mine, plain = (ev.defend(toy(), name, epsilon=3.0, hops=3, seed=0) for name in ("progap", "gap"))
+    mine, plain = (ev.defend(toy(), name, epsilon=3.0, hops=3, seed=0, train=SHORT) for name in ("progap", "gap"))
     assert mine.guarantee.epsilon == 3.0 and mine.guarantee.delta == 1e-6
     assert mine.guarantee.charges == plain.guarantee.charges and len(mine.guarantee.charges) == 3
     assert all(c.gaussian is not None and c.gaussian.squared_sensitivity == 2 * GRID**2 for c in mine.guarantee.charges)
@@ -32,7 +35,7 @@ def test_the_next_stage_sums_rows_of_length_one_that_were_learned(monkeypatch: p
     summed, real = [], gap.neighbour_sums
     monkeypatch.setattr(gap, "neighbour_sums", lambda graph, rows: (summed.append(rows.copy()), real(graph, rows))[1])
     for name in ("progap", "gap"):
-        ev.defend(toy(), name, epsilon=3.0, hops=2, seed=0)
+        ev.defend(toy(), name, epsilon=3.0, hops=2, seed=0, train=SHORT)
     (first, second), (plain, other) = summed[:2], summed[2:]
     np.testing.assert_array_equal(first, plain)
     assert not np.array_equal(second, other)
@@ -51,7 +54,7 @@ def test_later_rows_see_edges_through_noisy_sums_alone(monkeypatch: pytest.Monke
     monkeypatch.setattr(gap, "neighbour_sums", sums)
     graph = toy()
     others = graph.with_edges(np.random.default_rng(1).integers(60, size=(2, 90)))
-    answers = [ev.defend(g, "progap", epsilon=2.0, hops=3, seed=0).predict() for g in (graph, others)]
+    answers = [ev.defend(g, "progap", epsilon=2.0, hops=3, seed=0, train=SHORT).predict() for g in (graph, others)]
     np.testing.assert_array_equal(answers[0], answers[1])
     np.testing.assert_array_equal(summed[:3], summed[3:])
 
@@ -59,7 +62,7 @@ def test_later_rows_see_edges_through_noisy_sums_alone(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("setting", "count"), [("inductive-different", 4), ("inductive-evolving", 6)])
 def test_every_phase_is_charged(setting: str, count: int) -> None:
     other = toy(seed=1) if setting == "inductive-different" else None
-    release = ev.defend(toy(), "progap", epsilon=3.0, seed=0, inference_graph=other, setting=setting)
+    release = ev.defend(toy(), "progap", epsilon=3.0, seed=0, inference_graph=other, setting=setting, train=SHORT)
     assert release.guarantee.epsilon == 3.0 and len(release.guarantee.charges) == count
 
 

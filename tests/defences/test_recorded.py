@@ -24,6 +24,8 @@ from edgeveil.privacy.ledger import open_ledger
 from edgeveil.privacy.ledger.units import cost_of, to_units
 from edgeveil.release.identity import release_identity
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 
 @pytest.fixture
 def graph() -> ev.Graph:

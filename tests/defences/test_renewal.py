@@ -18,6 +18,8 @@ from edgeveil.graph.graph import Graph
 from edgeveil.privacy.guarantee import Guarantee
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 PRIVATE = {"epsilon_x": 3.0, "epsilon_y": 2.0}
 
 

@@ -20,6 +20,7 @@ from edgeveil.defences.veil import denoised_rr
 from edgeveil.defences.veil.choice import Veil
 from edgeveil.models.settings import TrainSpec
 
+pytestmark = pytest.mark.usefixtures("short_read_outs")
 N = 40
 QUICK = TrainSpec(epochs=3)
 

@@ -45,6 +45,15 @@ class Jumping(Module):
         return self.net(x, edge_index)
 
 
+@pytest.mark.fast(
+    "none-pyg:GIN",
+    "none-pyg:PNA",
+    "none-Jumping",
+    "feature-graph-like-Net",
+    "feature-graph-like-pyg:GAT",
+    "kprop-pyg:GIN",
+    "kprop-GraphWide",
+)
 @pytest.mark.parametrize("model", ["pyg:GIN", Net, "pyg:GAT", "pyg:PNA", GraphWide, Jumping])
 @pytest.mark.parametrize("defence", ["none", "feature-graph-like", "kprop"])
 def test_exact_equals_queries(model: object, defence: str) -> None:

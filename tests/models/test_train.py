@@ -61,6 +61,15 @@ LENDING = [
 ]
 
 
+@pytest.mark.fast(
+    "cross-entropy-gcn-relu",
+    "cross-entropy-gat-selu",
+    "cross-entropy-transformer-relu",
+    "cross-entropy-sage-relu1",
+    "drop-gcn-selu",
+    "drop-sage-relu0",
+    "drop-gat-relu",
+)
 @pytest.mark.parametrize(
     "model", [*LENDING, ModelSpec(name="sage", fanout=2)], ids=lambda m: f"{m.name}-{m.activation}"
 )

@@ -51,6 +51,16 @@ class Level:
             yield Outcome(task, {"rows": rows, "figures": dict.fromkeys(names, level)})
 
 
+@pytest.mark.fast(
+    "linkteller-Fig4",
+    "lpgnet-Fig2",
+    "lpgnet-Fig5",
+    "lpgnet-Fig8",
+    "graphprivatizer-Fig4",
+    "graphprivatizer-Fig7",
+    "graphprivatizer-Fig13",
+    "graphprivatizer-Fig15",
+)
 @pytest.mark.parametrize(("paper", "name"), ALL)
 def test_every_figure_is_measured_and_drawn(tmp_path: Path, toy: Graph, paper: str, name: str) -> None:
     pytest.importorskip("matplotlib")

@@ -20,6 +20,7 @@ def bench() -> Any:
     return module
 
 
+@pytest.mark.slow
 def test_the_documented_table_is_current(bench: Any) -> None:
     text = (HERE / "docs" / "theory.md").read_text(encoding="utf-8")
     assert text.split(bench.START)[1].split(bench.END)[0].strip() == bench.table().strip()

@@ -39,6 +39,16 @@ def dense(ones: int, zeros: int, top: int, seed: int, grid: bool) -> Any:
     return (best >= ones).sum(axis=1)
 
 
+@pytest.mark.fast(
+    "(20, 400, 20)-secure",
+    "(20, 400, 20)-continuous",
+    "(5, 10, 12)-secure",
+    "(10, 12, 21)-seeded grid",
+    "(0, 300, 4)-seeded grid",
+    "(6, 0, 3)-secure",
+    "(30, 300, 200)-secure",
+    "(4, 200, 1)-continuous",
+)
 @pytest.mark.parametrize("kind", ["continuous", "secure", "seeded grid"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_number_of_zero_cells_has_the_dense_law(kind: str, case: tuple[int, int, int]) -> None:

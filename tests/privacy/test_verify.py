@@ -67,6 +67,7 @@ def test_a_claim_above_the_ceiling_is_never_called_consistent() -> None:
         assert found.lower_bound == pytest.approx(found.ceiling, abs=0.5)  # all that could be seen was seen
 
 
+@pytest.mark.fast("0-0.0", "1-0.0", "1-0.01")
 @pytest.mark.parametrize(("number", "delta"), [(0, 0.0), (1, 0.0), (0, 1e-4), (1, 1e-2)])
 def test_false_alarms_stay_below_the_stated_rate(number: int, delta: float) -> None:
     """300 experiments on a sound mechanism at 5 %: more than 40 refutations has probability below 1e-6."""

@@ -39,6 +39,15 @@ def scores(target: Target, variant: str) -> tuple[np.ndarray, int, int]:
     return found.scores, found.queries, found.rows
 
 
+@pytest.mark.fast(
+    "published-float32-gcn",
+    "published-float64-sage",
+    "published-float32-graphconv",
+    "published-float64-gat",
+    "correct-float64-gcn",
+    "correct-float32-gatv2",
+    "correct-float64-transformer",
+)
 @pytest.mark.parametrize("model", ["gcn", "sage", "graphconv", "gat", "gatv2", "transformer"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("variant", ["published", "correct"])

@@ -9,6 +9,7 @@ import pytest
 
 import edgeveil as ev
 from edgeveil.errors import InputError
+from edgeveil.models.settings import TrainSpec
 from edgeveil.release.mixture_predictor import MixturePredictor
 from zoo import toy
 
@@ -57,6 +58,7 @@ def test_weights_and_parts_must_match(mixed: ev.Release) -> None:
         MixturePredictor([mixed.predictor], [1.0, 2.0])
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_whoever_holds_it_reads_the_weighted_graph_that_it_heard() -> None:
     """veil-rr keeps a probability per noisy pair inside a mixture: the strongest reader ranks pairs by it."""
     from edgeveil.defences.veil import pair_readings
@@ -66,7 +68,7 @@ def test_whoever_holds_it_reads_the_weighted_graph_that_it_heard() -> None:
         patched.setattr(
             pair_readings, "preferred", lambda job, found, *_: found[0] if found[0].name == "graph" else None
         )
-        release = ev.defend(graph, "veil-rr", epsilon=6.0, seed=0)
+        release = ev.defend(graph, "veil-rr", epsilon=6.0, seed=0, train=TrainSpec(epochs=10))
     assert isinstance(release.predictor, MixturePredictor) and release.stored_graph is not None
     found = ev.attack(release, "stored-graph", nodes=np.arange(graph.num_nodes))
     weights = np.asarray(release.stored_graph[found.pairs[0], found.pairs[1]]).ravel()

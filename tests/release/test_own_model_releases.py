@@ -128,6 +128,7 @@ def test_audit_and_sweep_rows_name_the_model(gin: str) -> None:
     assert rows and {row["model"] for row in rows} == {gin}
 
 
+@pytest.mark.fast("none", "lpgnet")
 @pytest.mark.parametrize("defence", ["none", "edgerand", "lapgraph", "lpgnet"])
 def test_a_users_gin_from_training_to_an_attacked_server(gin: str, defence: str, tmp_path: Path) -> None:
     """Trained under a defence, audited, saved, reloaded, served on a real socket, attacked there."""

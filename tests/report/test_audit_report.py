@@ -11,6 +11,7 @@ import edgeveil as ev
 from edgeveil.errors import InputError
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
 SHORT = {"train_params": {"epochs": 20}}
 SMALL = {"epsilons": [4.0], "attacks": ["linkteller", "lsa2-attr"], "nodes": 40}
 

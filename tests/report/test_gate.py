@@ -17,6 +17,8 @@ from edgeveil.report.audit_data import AuditData, write_audit
 from edgeveil.report.gate import Gate, parse_require, require
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 
 def spread(defence: str, epsilon: float | None, value: float, error: float | None = 0.01) -> dict[str, Any]:
     return {"defence": defence, "epsilon": epsilon, "value": value, "over_nodes": error, "over_runs": error,

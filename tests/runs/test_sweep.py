@@ -71,6 +71,7 @@ def kill_and_resume(tmp_path: Path, executor: str, kills: int) -> None:
         assert len(list(opened.rows())) == 2 * count
 
 
+@pytest.mark.slow
 def test_22_kills_at_random_moments_lose_and_repeat_nothing(tmp_path: Path) -> None:
     kill_and_resume(tmp_path, "serial", 22)
 
@@ -120,6 +121,7 @@ def figures(store: Store) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
+@pytest.mark.slow
 def test_real_runs_give_the_same_rows_on_processes_and_serially(tmp_path: Path, toy: Graph) -> None:
     from edgeveil.runs.executors import make_executor
 

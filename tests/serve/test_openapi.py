@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +13,12 @@ import edgeveil as ev
 schemathesis = pytest.importorskip("schemathesis")
 
 LOOK = settings(
-    max_examples=12 if os.environ.get("EDGEVEIL_SLOW") else 4, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate],
+    max_examples=12, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_schemathesis_finds_nothing(live: Callable[..., Any], noisy_release: ev.Release) -> None:
     """Generated requests, with and without a key: no 5xx, only documented statuses, types and bodies."""
     from schemathesis.specs.openapi import checks

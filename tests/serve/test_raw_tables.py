@@ -12,8 +12,8 @@ import pytest
 import edgeveil as ev
 
 
-@pytest.fixture
-def release(tmp_path: Path) -> ev.Release:
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     rng = np.random.default_rng(0)
     ids = [f"CUST-{i:05d}" for i in range(40)]
     tables = {
@@ -22,14 +22,19 @@ def release(tmp_path: Path) -> ev.Release:
         + "".join(f"{c},{rng.integers(10**4, 10**5)},{'yes' if i % 2 else 'no'}\n" for i, c in enumerate(ids)),
         "labels": "customer,segment\n" + "".join(f"{c},{'keen' if i % 2 else 'calm'}\n" for i, c in enumerate(ids)),
     }
+    folder = tmp_path_factory.mktemp("tables")
     for name, text in tables.items():
-        (tmp_path / f"{name}.csv").write_text(text)
-    return ev.defend(ev.read_graph(**{name: tmp_path / f"{name}.csv" for name in tables}), "mlp")
+        (folder / f"{name}.csv").write_text(text)
+    return {name: folder / f"{name}.csv" for name in tables}
 
 
-@pytest.fixture
-def noisy(tmp_path: Path, release: ev.Release) -> ev.Release:
-    tables = {name: tmp_path / f"{name}.csv" for name in ("edges", "features", "labels")}
+@pytest.fixture(scope="module")
+def release(tables: dict[str, Path]) -> ev.Release:
+    return ev.defend(ev.read_graph(**tables), "mlp")
+
+
+@pytest.fixture(scope="module")
+def noisy(tables: dict[str, Path]) -> ev.Release:
     return ev.defend(ev.read_graph(**tables), "lapgraph", epsilon=2.0, model="gcn")
 
 

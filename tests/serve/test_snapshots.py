@@ -268,7 +268,7 @@ def test_first_requests_after_a_cold_start_find_every_method(
     key = server.key("alice", "curate", epsilon=15.0)
 
     def ask(i: int) -> int:
-        with httpx.Client(base_url=server.url, headers=key, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=server.url, headers=key, timeout=60, trust_env=False, verify=False) as client:
             return client.post("/v1/snapshots", json=body(graph, name=f"s{i}", epsilon=1.0)).status_code
 
     with ThreadPoolExecutor(12) as pool:

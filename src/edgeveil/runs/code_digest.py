@@ -69,11 +69,14 @@ def covered(root: Path | None = None) -> list[tuple[str, Path]]:
     for family in FAMILIES:
         queue += sorted((root / family.partition(".")[2]).rglob("*.py"))
     found: set[Path] = set()
+    asked: set[str] = set()
     while queue:
         path = queue.popleft()
         if path not in found:
             found.add(path)
-            queue += [file for name in _read(path.read_text("utf-8"))[1] for file in _files(name, root)]
+            new = set(_read(path.read_text("utf-8"))[1]) - asked
+            asked |= new
+            queue += [file for name in new for file in _files(name, root)]
     return sorted((path.parent.name if path.stem == "__init__" else path.stem, path) for path in found)
 
 

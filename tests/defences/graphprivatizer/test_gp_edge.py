@@ -20,6 +20,8 @@ from edgeveil.privacy.verify import Effort, verify
 from plants import ExactLengths, HalfLists
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 Law = dict[tuple[int, ...], float]
 BUCKET = np.array([0, 0, 1, 1])
 NODES = range(4)

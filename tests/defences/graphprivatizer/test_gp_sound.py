@@ -23,6 +23,8 @@ from edgeveil.privacy.noise import noise_for
 from edgeveil.privacy.verify import Effort, verify
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 
 @st.composite
 def buckets(draw: st.DrawFn) -> np.ndarray:
@@ -61,7 +63,11 @@ def test_buckets_of_a_power_of_two_without_budget_for_the_member(size: int) -> N
 
 @pytest.mark.parametrize(
     ("epsilon", "share"),
-    [(1.0, None), pytest.param(4.0, 0.5, marks=pytest.mark.slow), pytest.param(6.0, 0.25, marks=pytest.mark.slow)],
+    [
+        pytest.param(1.0, None, marks=pytest.mark.slow),
+        pytest.param(4.0, 0.5, marks=pytest.mark.slow),
+        pytest.param(6.0, 0.25, marks=pytest.mark.slow),
+    ],
 )
 def test_verify_finds_no_contradiction(epsilon: float, share: float | None) -> None:
     result = verify(BucketResponse(epsilon=epsilon, share=share), Effort(runs=20_000, canaries=50_000))

@@ -28,6 +28,8 @@ from naive_gp import candidates as naive_candidates
 from naive_gp import probabilities
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 STRATEGIES = ("threshold", "most-similar")
 
 

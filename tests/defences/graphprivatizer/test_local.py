@@ -14,6 +14,8 @@ from edgeveil.errors import InputError
 from edgeveil.models.drop import Drop
 from zoo import toy
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 
 def test_the_two_node_budgets_add_up() -> None:
     found = make_defence("gp-t", epsilon=1.0, epsilon_x=3.0, epsilon_y=0.5).mechanism_guarantee(0)

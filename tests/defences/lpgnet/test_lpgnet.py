@@ -211,6 +211,7 @@ def test_answers_need_no_graph(graph: ev.Graph, tmp_path: Path) -> None:
     assert np.array_equal(np.delete(x, 4, axis=0), np.delete(before, 4, axis=0))
 
 
+@pytest.mark.slow
 def test_a_release_loads_in_a_fresh_process_and_holds_no_edges(graph: ev.Graph, tmp_path: Path) -> None:
     path = defend(graph).save(tmp_path / "release")
     assert not (path / "private_graph.npz").exists()

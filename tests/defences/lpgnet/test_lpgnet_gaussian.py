@@ -30,6 +30,8 @@ from edgeveil.runs.rows import release_labels
 from laws import fits
 from zoo import scattered
 
+pytestmark = pytest.mark.usefixtures("trained_briefly")
+
 QUICK: dict[str, Any] = {
     "model": ModelSpec(name="mlp", hidden=4, bias=False),
     "train": TrainSpec(epochs=2, lr=0.05, keep="last"),

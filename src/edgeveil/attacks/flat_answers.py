@@ -77,8 +77,10 @@ class _Ranks:
     def __init__(self, features: Float, lean: Float, classes: Int, kappa: float, rng: np.random.Generator) -> None:
         self._features, self._lean, self._classes, self._kappa = features, lean, classes, kappa
         n = len(lean)
-        i, j = np.triu_indices(n, 1) if n * (n - 1) // 2 <= REFERENCE else _drawn(n, rng)
-        self._alike, self._mutual = np.sort(self._likeness(i, j)), np.sort(self._leaning(i, j))
+        every = n * (n - 1) // 2 <= REFERENCE
+        i, j = np.triu_indices(n, 1) if every else _drawn(n, rng)
+        alike = np.concatenate([part for _, part in self._all_alike()]) if every else self._likeness(i, j)
+        self._alike, self._mutual = np.sort(alike), np.sort(self._leaning(i, j))
 
     def of_pairs(self, i: Int, j: Int) -> Float:
         """Scores of the given pairs."""
@@ -86,8 +88,13 @@ class _Ranks:
 
     def blocks(self) -> Iterator[tuple[int, Float]]:
         """Scores of all pairs i < j, some rows at a time."""
+        for start, alike in self._all_alike():
+            yield start, self._combined(alike, self._leaning(*block_ends(len(self._lean), start)))
+
+    def _all_alike(self) -> Iterator[tuple[int, Float]]:
+        """Likeness of all pairs i < j, some rows at a time."""
         for start, distance in rows_of_pairs(self._features, "correlation"):
-            yield start, self._combined(-np.round(distance, DIGITS), self._leaning(*block_ends(len(self._lean), start)))
+            yield start, -np.round(distance, DIGITS)
 
     def _likeness(self, i: Int, j: Int) -> Float:
         return -np.round(pair_distance(self._features, i, j, "correlation"), DIGITS)

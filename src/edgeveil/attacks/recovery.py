@@ -6,6 +6,7 @@ one design, so they are solved in lock step.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = ["Recovered", "group_omp"]
 
 Array = NDArray[Any]
 BLOCK = 1 << 24  # numbers that one block of receivers may hold
+FEW = 0.75  # share of receivers still pursued below which the others are left out
 EXPLAINED = 1e-3  # a residual of this share of the answer is curvature, not a missing sender
 
 
@@ -49,6 +51,11 @@ def group_omp(
     return Recovered(norms, explained)
 
 
+_BY_RECEIVER = (
+    "answers", "heard", "size", "match", "open", "basis", "triangle", "shares", "picked", "left", "enough", "explained",
+)  # fmt: skip
+
+
 class _Pursuit:
     """One block of receivers. `basis` is the Gram-Schmidt basis of the picked columns, `triangle` its coefficients."""
 
@@ -71,9 +78,7 @@ class _Pursuit:
 
     def run(self) -> tuple[Array, Array]:
         """Pick until everything is explained, nothing is left to pick, or the limit is reached."""
-        for k in range(self.limit):
-            if not self._pick(k):
-                break
+        self._pick_from(0)
         vectors = np.linalg.solve(self.triangle, self.shares)
         rest = np.sqrt((self.match**2).sum(axis=2)) / self.size**2
         norms = np.where(self.open, rest, 0.0)
@@ -81,13 +86,28 @@ class _Pursuit:
         norms[rows, self.picked[rows, columns]] = np.sqrt((vectors**2).sum(axis=2))[rows, columns]
         return norms, self.left <= self.explained
 
-    def _pick(self, k: int) -> bool:
+    def _pick_from(self, start: int) -> None:
+        """Pick on; receivers that are through stay so, and are left out once they are many."""
+        for k in range(start, self.limit):
+            active = self._pick(k)
+            if not active.any():
+                return
+            if active.mean() < FEW:
+                some = copy(self)
+                for name in _BY_RECEIVER:
+                    setattr(some, name, getattr(self, name)[active])
+                some._pick_from(k + 1)
+                for name in _BY_RECEIVER:
+                    getattr(self, name)[active] = getattr(some, name)
+                return
+
+    def _pick(self, k: int) -> NDArray[np.bool_]:
         fit = np.where(self.open, (self.match**2).sum(axis=2) / self.size**2, -1.0)
         best = fit.argmax(axis=1)
         rows = np.arange(len(best))
         active = (fit[rows, best] > 0) & (self.left > self.enough)
         if not active.any():
-            return False
+            return np.asarray(active)
         column = self.design[:, best].T * self.heard
         inner = np.zeros((len(rows), k))
         for _ in range(2):  # twice is enough for full orthogonality
@@ -106,4 +126,4 @@ class _Pursuit:
         self.match -= (unit @ self.design)[:, :, None] * share[:, None, :]
         self.picked[new, k] = best[new]
         self.open[rows[active], best[active]] = False
-        return True
+        return np.asarray(active)

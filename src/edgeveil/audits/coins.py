@@ -15,6 +15,7 @@ from edgeveil.errors import EdgeveilError
 from edgeveil.graph.graph import Graph
 from edgeveil.runs.code_digest import run_digest
 from edgeveil.runs.executors import Executor
+from edgeveil.runs.measure import sharing_work
 from edgeveil.runs.records import Record
 from edgeveil.runs.rows import comparable, plain
 from edgeveil.runs.run_config import content_id
@@ -70,11 +71,12 @@ def coin_bounds(
 def flip(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, Any]:
     """What executors call: one release with planted coins, and the bound in its details."""
     try:
-        found = verify_through(
-            graphs[config["dataset"]], config["defence"], epsilon=config["epsilon"], model=config["model"],
-            attack_name=None, canaries=config["coins"], guesses=config["guesses"], confidence=CONFIDENCE,
-            seed=config["seed"], params=config["params"], training=config["training"],
-        )  # fmt: skip
+        with sharing_work():
+            found = verify_through(
+                graphs[config["dataset"]], config["defence"], epsilon=config["epsilon"], model=config["model"],
+                attack_name=None, canaries=config["coins"], guesses=config["guesses"], confidence=CONFIDENCE,
+                seed=config["seed"], params=config["params"], training=config["training"],
+            )  # fmt: skip
     except EdgeveilError as error:
         return {"details": {"failed": str(error)}}
     one = found.findings[0]

@@ -66,8 +66,9 @@ def _blocks(rows: Any, turned: Any, u: Int, v: Int) -> Float:
     bounds = np.searchsorted(place[order], np.arange(0, len(starts) + _BLOCK, _BLOCK))
     out = np.empty(len(u))
     for number, at in enumerate(range(0, len(starts), _BLOCK)):
-        product = rows[starts[at : at + _BLOCK]] @ turned
         mine = order[bounds[number] : bounds[number + 1]]
+        first = int(v[mine].min()) if sp.issparse(turned) else 0  # of pairs u < v, later rows need later columns only
+        product = rows[starts[at : at + _BLOCK]] @ (turned[:, first:] if first else turned)
         filled = product.toarray() if sp.issparse(product) else product
-        out[mine] = filled[place[mine] - at, v[mine]]
+        out[mine] = filled[place[mine] - at, v[mine] - first]
     return out

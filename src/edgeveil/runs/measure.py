@@ -7,6 +7,7 @@ and the check of a claim through a model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -29,7 +30,7 @@ from edgeveil.runs.rows import Row, plain, release_labels
 from edgeveil.runs.run_config import AttackConfig, RunConfig
 from edgeveil.runs.score import Attacked, Given, Service, attack_service, rows_of, service_of, why_not
 
-__all__ = ["DOES_NOT", "FUNCTION", "Measured", "measure", "measure_target", "run", "split_of"]
+__all__ = ["DOES_NOT", "FUNCTION", "Measured", "measure", "measure_target", "run", "sharing_work", "split_of"]
 
 FUNCTION = "edgeveil.runs.measure:run"
 DOES_NOT = "does not apply"
@@ -59,7 +60,7 @@ class Measured:
 
 def run(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, Any]:
     """What executors call: plain settings in, plain rows, figures, notes and details out."""
-    with remembering(_MEMO):
+    with sharing_work():
         found = measure(RunConfig.model_validate(config), graphs)
     return {
         "rows": [row.to_json() for row in found.rows],
@@ -67,6 +68,11 @@ def run(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, Any
         "notes": list(found.notes),
         "details": plain(found.details),
     }
+
+
+def sharing_work() -> AbstractContextManager[Memo]:
+    """Inside, what another run of this process trained or attacked is not trained or attacked again."""
+    return remembering(_MEMO)
 
 
 def measure(config: RunConfig, graphs: Mapping[str, Graph], given: Given | None = None) -> Measured:

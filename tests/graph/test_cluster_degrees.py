@@ -39,6 +39,7 @@ def test_equals_adjacency_times_one_hot(n: int, clusters: int, edges: int, seed:
     assert np.array_equal(cluster_degrees(graph, labels, clusters), graph.adjacency @ np.eye(clusters)[labels])
 
 
+@pytest.mark.fast("2", "4")
 @pytest.mark.parametrize("n", [2, 4, 5])
 def test_one_edge_changes_the_whole_matrix_by_exactly_two(n: int) -> None:
     """Every single-edge edit of every graph on n nodes (sampled for n = 5), every clustering into two clusters."""

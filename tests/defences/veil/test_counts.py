@@ -113,6 +113,7 @@ def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, t
     assert release.guarantee.epsilon == total and release.utility("test")["accuracy"] > 0.7
 
 
+@pytest.mark.slow
 def test_a_graph_unlike_the_one_that_judged_is_answered_by_the_base() -> None:
     """The graph that answers has no edges, so a reading learnt with edges does not move its nodes as it should."""
     other = blocks(1).with_edges(np.empty((2, 0), np.int64))

@@ -140,7 +140,7 @@ def test_too_many_pairs_are_refused_before_any_work() -> None:
     VeilRR(epsilon=least).check_size(large)
 
 
-@pytest.mark.fast("None-10.0")
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "total"), [("inductive-different", 5.0), (None, 10.0)])
 def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, total: float) -> None:
     release = ev.defend(blocks(0), "veil-rr", epsilon=5.0, seed=0, inference_graph=blocks(1), setting=setting)

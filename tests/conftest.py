@@ -18,12 +18,13 @@ import pytest
 from hypothesis import settings
 
 from forked import share_one_server
+from tries import tries
 
 if TYPE_CHECKING:  # the process that hands out the tests runs none: its start would wait for torch
     from edgeveil.graph.graph import Graph
     from edgeveil.privacy.secure import SecureNoise
 
-settings.register_profile("shared machine", deadline=None)
+settings.register_profile("shared machine", deadline=None, max_examples=tries(100))
 settings.load_profile("shared machine")
 
 

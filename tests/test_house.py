@@ -6,6 +6,7 @@ import ast
 import re
 import statistics
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ import edgeveil
 
 PACKAGE = Path(edgeveil.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def functions(tree: ast.AST) -> list[ast.FunctionDef]:
@@ -31,7 +37,7 @@ def test_no_module_is_longer_than_450_lines() -> None:
 
 
 def test_functions_are_short() -> None:
-    lengths = {f"{p.name}:{f.name}": length(f) for p in MODULES for f in functions(ast.parse(p.read_text()))}
+    lengths = {f"{p.name}:{f.name}": length(f) for p in MODULES for f in functions(parsed(p))}
     too_long = {k: v for k, v in lengths.items() if v > 60}
     assert not too_long
     assert statistics.quantiles(lengths.values(), n=10)[-1] <= 30
@@ -40,7 +46,7 @@ def test_functions_are_short() -> None:
 def test_public_names_are_documented() -> None:
     bare = []
     for path in MODULES:
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         if not ast.get_docstring(tree) and tree.body:
             bare.append(str(path.relative_to(PACKAGE)))
         for node in tree.body:
@@ -89,7 +95,7 @@ def test_the_three_walks_exist_are_short_and_never_return() -> None:
         assert 5 < len(stations) <= 16, f"{name}: at most 15 hops"
         assert len({module for module, _ in stations}) == len(stations), f"{name} returns to a module"
         for module, function in stations:
-            tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+            tree = parsed(PACKAGE / f"{module}.py")
             known = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
             assert function in known, f"{name}: {module} has no {function}"
 

@@ -18,6 +18,7 @@ from edgeveil.attacks.flatroot.forms import Form
 from edgeveil.attacks.flatroot.mixes import decode_mix
 from edgeveil.attacks.flatroot.row_decoding import Rows
 from edgeveil.errors import InputError
+from tries import tries
 
 POWERS = ("aug", "aug-rwalk", "first-order", "bingge")
 ERROR = 1e-13
@@ -129,7 +130,7 @@ edge_sets = st.integers(2, 24).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(edge_sets, st.sampled_from(POWERS), st.integers(1, 3), st.floats(-6, 6), st.integers(0, 99))
 def test_certified_is_never_wrong_on_random_graphs(spec, norm, layers, size, seed):
     n, edges = spec

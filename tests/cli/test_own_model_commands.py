@@ -84,6 +84,7 @@ def test_audit(home: Path, path: str) -> None:
     assert path in (home / "a" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_advise(home: Path) -> None:
     done = edgeveil("advise", "toy.npz", "--model", "net.py:Net", "--defence", "none,lapgraph", "--epsilon", 8,
                     "--floor", 0.01, "--runs", 3, "--nodes", 30, "--executor", "serial", "--json", "rows.jsonl",

@@ -49,7 +49,7 @@ def release_of(defence: str, model: object) -> ev.Release:
     return ev.defend(toy(), defence, epsilon=epsilon, model=model, seed=0, train=TrainSpec(epochs=3))
 
 
-@pytest.mark.parametrize("model", [Residual, Weighted])
+@pytest.mark.parametrize("model", [Residual, pytest.param(Weighted, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("defence", DEFENCES.names())
 def test_every_defence_trains_it_or_says_so(defence: str, model: type[Module], tmp_path: Path) -> None:
     release = release_of(defence, model)

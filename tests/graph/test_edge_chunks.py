@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from edgeveil.errors import GraphError, InputError, StorageError
 from edgeveil.graph.edge_chunks import edge_chunks, simple_chunks
+from tries import tries
 
 
 def read(path: Path, content: str | bytes, chunk: int = 1000) -> list[tuple[int, int]]:
@@ -81,7 +82,7 @@ def test_files_without_edges_have_none(tmp_path: Path, text: str) -> None:
     assert read(tmp_path / "edges.txt", text) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(200), deadline=None)
 @given(st.text(alphabet="01 ,\n-x", max_size=14))
 def test_a_file_is_read_like_a_careful_line_by_line_reader(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """The first line is fixed, so that no drawn line can be a header."""

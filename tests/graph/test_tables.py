@@ -16,6 +16,7 @@ from edgeveil.graph.files.read_graph import read_graph
 from edgeveil.graph.files.writers import write_edges, write_features, write_labels
 from edgeveil.graph.graph import Graph
 from edgeveil.graph.validate import Collapsed
+from tries import tries
 
 
 def write(path: Path, text: str) -> Path:
@@ -162,7 +163,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
 names = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp", "Zs")), min_size=1, max_size=6)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=tries(40))
 @given(
     st.lists(
         names.filter(lambda t: t[0] not in "#%" and t.strip() == t and t.isprintable()),
@@ -202,6 +203,7 @@ def test_writers_refuse_what_is_not_there(tmp_path: Path) -> None:
     assert np.load(write_features(dense, tmp_path / "x.npy")).tolist() == [[1, 0], [0, 1]]
 
 
+@pytest.mark.slow
 def test_a_million_edges_load_in_seconds(tmp_path: Path) -> None:
     """Well under a CPU second of reading; the bound leaves room for a slow, shared machine."""
     rng = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import edgeveil.metrics as metrics
 from edgeveil.errors import InputError
 from edgeveil.metrics.ties import group
+from tries import tries
 
 small = st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=2, max_size=6)
 
@@ -39,7 +40,7 @@ def tpr_of(ordered, fpr):
     return (ordered & (false <= allowed)).sum() / ordered.sum()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(small, st.floats(0, 1))
 def test_every_figure_is_the_mean_over_all_tie_breaks(items, fpr):
     scores = np.array([s for s, _ in items], float)

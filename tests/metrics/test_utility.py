@@ -10,9 +10,10 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from edgeveil.errors import InputError
 from edgeveil.metrics.utility import by_degree, homophily, utility
+from tries import tries
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(2, 5))
 def test_single_label_scores_equal_scikit_learn(seed, n, classes):
     rng = np.random.default_rng(seed)
@@ -30,7 +31,7 @@ def test_single_label_scores_equal_scikit_learn(seed, n, classes):
         assert ours["rare_f1"] == pytest.approx(f1_score(y, said, pos_label=rare, zero_division=0))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tries(30), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30))
 def test_multilabel_scores_equal_scikit_learn(seed, n):
     rng = np.random.default_rng(seed)

@@ -55,6 +55,7 @@ class Level:
     "linkteller-Fig4",
     "lpgnet-Fig2",
     "lpgnet-Fig5",
+    "lpgnet-Fig7",
     "lpgnet-Fig8",
     "graphprivatizer-Fig4",
     "graphprivatizer-Fig7",

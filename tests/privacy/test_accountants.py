@@ -13,6 +13,7 @@ from edgeveil.privacy.budget import DELTA, Budget, Charge
 from edgeveil.privacy.charges import check_delta, exact_square, make_gaussian
 from edgeveil.privacy.gaussian import analytic_epsilon, discrete_epsilon, zcdp_epsilon
 from edgeveil.privacy.guarantee import Guarantee
+from tries import tries
 
 WITH_DELTA = ["zcdp", "gaussian"]
 
@@ -43,7 +44,7 @@ def test_where_no_curve_applies_the_gaussian_accountant_is_zcdp() -> None:
 
 
 @pytest.mark.parametrize("name", WITH_DELTA)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(
     charges=st.lists(
         st.one_of(

@@ -19,6 +19,7 @@ from edgeveil.privacy.gaussian import (
     equivalent_shift,
     zcdp_epsilon,
 )
+from tries import tries
 
 DELTAS = st.sampled_from([1e-2, 1e-4, 1e-6, 1e-9])
 
@@ -108,7 +109,7 @@ def test_wide_discrete_noise_costs_what_continuous_noise_costs(cells: int) -> No
     assert discrete_epsilon(cells, scale, 1e-6) == pytest.approx(analytic_epsilon(cells / scale**2, 1e-6), rel=2e-3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.integers(1, 40), st.fractions(Fraction(1, 3), Fraction(60), max_denominator=50), DELTAS)
 def test_discrete_epsilon_never_exceeds_zcdp_and_falls_with_noise_and_delta(
     cells: int, scale: Fraction, delta: float

@@ -11,13 +11,14 @@ import edgeveil as ev
 from edgeveil.privacy.ledger import edges as edge_hashes
 from edgeveil.privacy.ledger.edges import EdgeKey, hash_edges
 from edgeveil.privacy.ledger.overlap import LARGE, UNKNOWN, Bill, Holding, bills, patterns_of
+from tries import tries
 
 KEY = EdgeKey(bytes(32))
 SETS = st.lists(st.tuples(st.sets(st.integers(0, 12)), st.integers(0, 9), st.booleans()), min_size=1, max_size=5)
 
 
 @given(SETS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 def test_bills_are_the_largest_sum_over_any_edge(sets: list[tuple[set[int], int, bool]]) -> None:
     arrays = {f"s{i}": np.array(sorted(edges), np.uint64) for i, (edges, _, _) in enumerate(sets)}
     own = {f"s{i}": Bill(cost, 2 * cost, "why" if bad else "") for i, (_, cost, bad) in enumerate(sets)}

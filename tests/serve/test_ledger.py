@@ -26,6 +26,7 @@ from edgeveil.serve.auth import KeyStore
 from edgeveil.serve.problems import QuotaExceeded
 from edgeveil.serve.server_ledger import Ledger
 from forked import Child
+from tries import tries
 
 
 def open_accounts(ledger: Ledger, edges: float = 1.0, tenant: float = 1.0) -> None:
@@ -76,7 +77,7 @@ def test_a_token_is_charged_once_and_bound_to_its_request(ledger: Ledger) -> Non
 
 
 @given(st.lists(st.fractions(min_value=0, max_value=2, max_denominator=10**12), max_size=30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(200), deadline=None)
 def test_units_never_lose_a_spend(amounts: list[Fraction]) -> None:
     total = sum(to_units(a) for a in amounts)
     assert from_units(total) >= sum(amounts)

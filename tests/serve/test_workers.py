@@ -23,7 +23,8 @@ def test_two_workers_share_port_and_ledger(command: Callable[..., Any], noisy_re
     key = server.key(queries=60)
 
     def ask(_: int) -> tuple[int, str]:
-        got = httpx.post(f"{server.url}/v1/predict", headers=key, json={"nodes": [1]}, timeout=60, trust_env=False)
+        got = httpx.post(f"{server.url}/v1/predict", headers=key, json={"nodes": [1]}, timeout=60, trust_env=False,
+                         verify=False)  # fmt: skip
         return got.status_code, got.headers["x-request-id"][:8]
 
     with ThreadPoolExecutor(8) as pool:
@@ -42,6 +43,7 @@ def test_two_workers_share_port_and_ledger(command: Callable[..., Any], noisy_re
     assert server.child.wait(60) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_workers_that_cannot_start_say_why_without_a_traceback(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "edgeveil", "serve", "nowhere", "--workers", "2", "--state", "state", "--port", "0"]

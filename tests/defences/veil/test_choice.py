@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_counts import blocks
+from test_counts import SHORT, blocks
 
 import edgeveil as ev
 from edgeveil.defences.trial import trial_job
 from edgeveil.defences.veil.choice import Veil, hears_pairs
 from edgeveil.errors import InputError
 from edgeveil.graph.graph import Graph
+
+pytestmark = pytest.mark.usefixtures("short_read_outs")
 
 
 def test_pairs_are_heard_where_most_of_them_are_edges() -> None:
@@ -22,7 +24,7 @@ def test_pairs_are_heard_where_most_of_them_are_edges() -> None:
 
 @pytest.mark.parametrize(("epsilon", "chosen"), [(1.0, "VeilCounts"), (9.0, "VeilRR")])
 def test_one_query_is_made_and_the_count_is_paid(epsilon: float, chosen: str) -> None:
-    release = ev.defend(blocks(), "veil", epsilon=epsilon, seed=0)
+    release = ev.defend(blocks(), "veil", epsilon=epsilon, seed=0, train=SHORT)
     assert chosen in release.notes[-1] and release.guarantee.epsilon == epsilon and release.defence == "veil"
     assert [float(c.epsilon or 0) for c in release.guarantee.charges] == pytest.approx([0.02 * epsilon, 0.98 * epsilon])
 
@@ -37,7 +39,7 @@ def test_the_count_has_sensitivity_one_and_the_stated_noise() -> None:
 
 
 def test_two_graphs_state_what_both_pay() -> None:
-    release = ev.defend(blocks(0), "veil", epsilon=2.0, seed=0, inference_graph=blocks(1))
+    release = ev.defend(blocks(0), "veil", epsilon=2.0, seed=0, inference_graph=blocks(1), train=SHORT)
     assert release.guarantee.epsilon == pytest.approx(2 * 1.96 + 0.04)
 
 

@@ -46,6 +46,7 @@ def test_neighbours_that_tell_the_class_are_used() -> None:
     assert [float(c.epsilon) for c in counted.guarantee.charges] == [4.0]
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_an_own_graph_called_like_a_dataset_is_not_read_with_its_settings() -> None:
     graph = blocks()
     fields = {f"{part}_mask": getattr(graph.masks, part) for part in ("train", "val", "test")}
@@ -57,6 +58,7 @@ def test_an_own_graph_called_like_a_dataset_is_not_read_with_its_settings() -> N
     np.testing.assert_array_equal(made[0].predict(), made[1].predict())
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_readings_that_beat_nothing_leave_the_base_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeveil.defences.veil.read_outs.is_better", lambda *_: False)
     graph = blocks()
@@ -66,6 +68,7 @@ def test_readings_that_beat_nothing_leave_the_base_alone(monkeypatch: pytest.Mon
     np.testing.assert_array_equal(counted.predict(), free.predict())
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_the_clusters_come_from_public_data_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = blocks()
     other = graph.with_edges(np.random.default_rng(5).integers(400, size=(2, 900)))
@@ -95,11 +98,13 @@ def test_the_noise_has_scale_two_over_epsilon() -> None:
     assert np.abs(phases[0].vectors[0]).mean() == pytest.approx(2 * q / (1 - q**2), rel=0.08)
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_without_validation_nodes_a_share_of_the_training_nodes_judges() -> None:
     release = ev.defend(blocks(masks=False), "veil-counts", epsilon=8.0, seed=0, train=SHORT)
     assert "best of" in release.notes[-1]
 
 
+@pytest.mark.fast("None-6.0")
 @pytest.mark.parametrize("setting,total", [("inductive-different", 3.0), (None, 6.0)])
 def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, total: float) -> None:
     release = ev.defend(
@@ -108,6 +113,7 @@ def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, t
     assert release.guarantee.epsilon == total and release.utility("test")["accuracy"] > 0.7
 
 
+@pytest.mark.slow
 def test_a_graph_unlike_the_one_that_judged_is_answered_by_the_base() -> None:
     """The graph that answers has no edges, so a reading learnt with edges does not move its nodes as it should."""
     other = blocks(1).with_edges(np.empty((2, 0), np.int64))
@@ -119,6 +125,7 @@ def test_a_graph_unlike_the_one_that_judged_is_answered_by_the_base() -> None:
     np.testing.assert_array_equal(counted.predict(), free.predict())
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_saved_releases_answer_alike(tmp_path: Path) -> None:
     for graph, epsilon in ((blocks(), 8.0), (toy(), 1.0)):
         release = ev.defend(graph, "veil-counts", epsilon=epsilon, seed=1, train=SHORT)

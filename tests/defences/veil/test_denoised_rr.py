@@ -96,6 +96,7 @@ def test_the_told_share_is_that_of_the_expected_edges() -> None:
     assert posterior.told(np.array([1.0, 1.0, 0.0])) == 1.0 and posterior.told(np.zeros(3)) == 0.0
 
 
+@pytest.mark.slow
 def test_the_denoised_graph_helps_where_neighbours_tell_the_class() -> None:
     graph = blocks()
     heard, free = ev.defend(graph, "veil-rr", epsilon=6.0, seed=0), ev.defend(graph, "feature-graph", seed=0)
@@ -104,6 +105,7 @@ def test_the_denoised_graph_helps_where_neighbours_tell_the_class() -> None:
     assert [float(c.epsilon) for c in heard.guarantee.charges if c.epsilon is not None] == [6.0]
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_a_graph_that_beats_nothing_leaves_the_base_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_outs, "is_better", lambda *_: False)
     graph = blocks()
@@ -113,6 +115,7 @@ def test_a_graph_that_beats_nothing_leaves_the_base_alone(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(heard.predict(), free.predict())
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_pairs_are_thinned_by_public_facts_before_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, stored, real = blocks(), [], rr._Part.denoised
 
@@ -137,17 +140,20 @@ def test_too_many_pairs_are_refused_before_any_work() -> None:
     VeilRR(epsilon=least).check_size(large)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "total"), [("inductive-different", 5.0), (None, 10.0)])
 def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, total: float) -> None:
     release = ev.defend(blocks(0), "veil-rr", epsilon=5.0, seed=0, inference_graph=blocks(1), setting=setting)
     assert release.guarantee.epsilon == total and release.utility("test")["accuracy"] > 0.7
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_a_graph_that_grows_is_randomised_once() -> None:
     release = ev.defend(blocks(), "veil-rr", epsilon=6.0, seed=0, setting="inductive-evolving", train=SHORT)
     assert release.guarantee.epsilon == 6.0 and len(release.guarantee.charges) == 1
 
 
+@pytest.mark.fast("graph")
 @pytest.mark.parametrize("how", ["graph", "counts"])
 def test_renewal_adds_up_and_hears_the_new_graph(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     only(how, monkeypatch)
@@ -207,6 +213,7 @@ def both(observed: Observed, weights: np.ndarray) -> sp.csr_matrix:
     return (upper + upper.T).tocsr()
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_what_is_heard_depends_on_the_noisy_pairs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two graphs whose randomised response comes out the same give the same release to the bit."""
     graph = blocks()
@@ -223,6 +230,7 @@ def test_what_is_heard_depends_on_the_noisy_pairs_alone(monkeypatch: pytest.Monk
     np.testing.assert_array_equal(first.predict(), second.predict())
 
 
+@pytest.mark.usefixtures("short_read_outs")
 def test_saved_releases_answer_alike(tmp_path: Path) -> None:
     release = ev.defend(blocks(), "veil-rr", epsilon=6.0, seed=1, train=SHORT)
     release.save(tmp_path / "r")

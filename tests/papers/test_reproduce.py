@@ -31,6 +31,7 @@ def test_every_printed_figure_is_there() -> None:
         "linkteller": 5326,
         "lpgnet": 2090,
         "graphprivatizer": 2597,
+        "blink": 52,
     }
     assert len(find_table("lpgnet", "18")) == 272 and len(find_table("graphprivatizer", "6")) == 240
     first = find_table("linkteller", "i")[2]

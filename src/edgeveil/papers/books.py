@@ -1,10 +1,11 @@
-"""How each printed figure of the three papers is measured here: one module per paper."""
+"""How each printed figure is measured here: one module per paper."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from edgeveil.papers import blink_tables as blink
 from edgeveil.papers import graphprivatizer_tables as graphprivatizer
 from edgeveil.papers import linkteller_tables as linkteller
 from edgeveil.papers import lpgnet_tables as lpgnet
@@ -15,7 +16,7 @@ __all__ = ["BOOKS", "NO_SOURCE", "every_cell", "on_twin", "runnable", "usable"]
 NO_SOURCE = ("flickr", "ppi", "lastfm")  # graphs of the papers that no public source within reach has with features
 TWIN = "measured on a synthetic twin, not on the paper's graph"
 
-BOOKS: dict[str, Paper] = {book.name: book for book in (linkteller.BOOK, lpgnet.BOOK, graphprivatizer.BOOK)}
+BOOKS: dict[str, Paper] = {book.name: book for book in (linkteller.BOOK, lpgnet.BOOK, graphprivatizer.BOOK, blink.BOOK)}
 
 
 def runnable(cell: Cell) -> bool:

@@ -75,7 +75,8 @@ def _summary() -> str:
         total = [s for _, s in found]
         agree, counted = sum(s.agree for s in total), sum(s.counted for s in total)
         sums = " | ".join(str(sum(getattr(s, name) for s in total)) for name in ("printed", "runnable", "measured"))
-        lines += [f"| **all** | {sums} | **{_share(agree, counted)}** | | | {sum(s.twins for s in total) or ''} |", ""]
+        share = f"**{_share(agree, counted)}**" if counted else ""
+        lines += [f"| **all** | {sums} | {share} | | | {sum(s.twins for s in total) or ''} |", ""]
         if rest:
             lines += [f"Not measured: {', '.join(rest)}.", ""]
     return "\n".join(lines).rstrip()

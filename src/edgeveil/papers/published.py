@@ -1,4 +1,4 @@
-"""The figures the three papers print, as data: one `Published` per printed number."""
+"""The figures that papers print, as data: one `Published` per printed number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgeveil.errors import UnknownNameError
 
 __all__ = ["DOUBTS", "PAPERS", "Published", "find_table", "published", "tables"]
 
-PAPERS = ("linkteller", "lpgnet", "graphprivatizer")
+PAPERS = ("linkteller", "lpgnet", "graphprivatizer", "blink")
 DOUBTS = {
     "L1": "Table XXI prints the unconstrained block twice; Table XII(b) shows that the high-degree one differs",
     "L2": "precision and recall of these cells cannot both be right for any subset",

@@ -25,7 +25,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 STEPS = 60  # Krylov vectors at most
 SETTLED, CONVERGED = 1e-3, 1e-8  # of the eigenvector's equation, before degrees are tried and when they must fit
-LAST = 12  # fresh measurements that a found graph must explain
+LAST = 12  # fresh questions at most that a found graph must explain
 GROWTH, EARLY_GROWTH = 1.12, 1.3
 BLUR = 1e-5  # of a measurement, while the mixture is only roughly known; an edge adds far more
 OPEN = "{} pairs are likely edges after the questions asked, but they do not explain the answers: nothing is asserted"
@@ -142,14 +142,15 @@ class _Vectors:
     def conclude(self, bits: Bits) -> Seen:
         """Fresh vectors bound how far the answers' matrix can be from the found one; roots are close if squares are."""
         power = self._form.power(bits.adjacency)
-        left = np.concatenate([power @ z for z in self._answers.z])
-        self._mix(np.linalg.lstsq(left, np.concatenate(self._answers.change) @ self._turn, rcond=None)[0])
-        fresh = [self._draw(self.rank) for _ in range(math.ceil(LAST / self.rank))]
-        answers = np.concatenate([self._ask(v) for v in fresh], axis=1)
-        factor, apart = checked(power, np.concatenate(fresh, axis=1), answers)
-        proven = close_roots(self._form, self._n, 2 * apart / factor)
+        fresh: list[tuple[Float, Float]] = []
+        proven = False
+        while len(fresh) < LAST and not proven and self._flat.left != 0:
+            fresh.append(self._flat.shrink())
+            design, answers = (np.stack(side, axis=1) for side in zip(*fresh, strict=True))
+            factor, apart = checked(power, design, answers)
+            proven = len(fresh) > 1 and close_roots(self._form, self._n, 2 * apart / abs(factor))
         edges, none = bits.edges, np.empty((2, 0), np.int64)
-        return Seen(Decoded(edges, none, np.empty(0), True, proven, "" if proven else UNPROVEN), factor * power)
+        return Seen(Decoded(edges, none, np.empty(0), True, proven, "" if proven else UNPROVEN), power)
 
     def best(self) -> Seen | None:
         """What the questions show when they end early."""

@@ -133,14 +133,15 @@ class Bits:
 
 
 def checked(matrix: Any, design: Float, answers: Float) -> tuple[float, float]:
-    """The factor of `matrix` that suits the answers, and a bound on the Frobenius norm by which the answers' own matrix
+    """The factor of `matrix` that suits the answers, and a bound on the operator norm by which the answers' own matrix
     may differ from it, but for a chance of 1e-15.
 
-    `design` was drawn after `matrix` was fixed. If they differ by D, a column of the rest is at least D times the size
-    of a normal variable long, so all t are shorter than x with a chance of at most (0.8 x / D)^t (Freivalds 1977); the
+    `design`, uniform in [0, 1] (or normal), was drawn after `matrix` was fixed. If they differ by D, a column of the
+    rest is at least D times |v'z| long, v the leading right singular vector. The density of v'z is at most sqrt 2 (Ball
+    1986, slices of the cube), so all t are shorter than x with a chance of at most (2.83 x / D)^t (Freivalds 1977); the
     factor costs one.
     """
     told = matrix @ design
     factor = float((told * answers).sum() / (told * told).sum())
     longest = float(np.linalg.norm(factor * told - answers, axis=0).max())
-    return factor, 0.8 * longest * 10.0 ** (15.0 / max(1, design.shape[1] - 1))
+    return factor, 2.83 * longest * 10.0 ** (15.0 / max(1, design.shape[1] - 1))

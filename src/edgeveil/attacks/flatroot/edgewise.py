@@ -32,7 +32,7 @@ FEW = 0.04  # of the missing edges: with fewer flips in a round another look or 
 SWEEPS, ROUNDS = 60, 4
 CYCLE, TRIES = 16, 3  # flips that may go round in circles, and fresh starts that do not help
 BITS, SHIFTED_BITS = 1.3, 0.6
-LOST = 0.1  # of the edges missing: then more questions help more than fresh starts
+LOST, CROWD = 0.1, 5000  # of the edges missing, or nodes live: then more questions help more than fresh starts
 MARGIN = 0.1  # a degree is whole if it is this near to one
 
 
@@ -104,7 +104,7 @@ class Bits:
                 continue
             tries = 0 if len(rest.live) < best else tries + 1
             best = min(best, len(rest.live))
-            if tries == TRIES or self.missing > LOST * self.edges.shape[1]:
+            if tries == TRIES or len(rest.live) > CROWD or self.missing > LOST * self.edges.shape[1]:
                 return False
             self._shake(rest)
             rest = self._rest(column, told)

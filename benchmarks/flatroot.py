@@ -27,12 +27,7 @@ from edgeveil.release.target import Target
 STORE = Path(__file__).parent / "flatroot.jsonl"
 Cell = dict[str, Any]
 SMALL = ("cora", "citeseer")
-CURVES = {
-    "cora": (5, 10, 20, 30, 40),
-    "citeseer": (5, 10, 20, 30),
-    "twitch-ru": (20, 30, 40, 60),
-    "pubmed": (70, 90, 120),
-}
+CURVES = {"cora": (10, 20, 30), "citeseer": (5, 10, 20), "twitch-ru": (30, 40, 50), "pubmed": (20, 30, 40)}
 LARGE = ("pubmed", "twitch-ru", "facebook", "amazon-photo")
 KINDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("float64 logits", {}, {"mode": "query"}),

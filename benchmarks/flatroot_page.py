@@ -96,7 +96,8 @@ def curve(rows: list[Row]) -> str:
         for (data,), part in grouped(rows, "dataset").items()
         for r in sorted(part, key=lambda r: int(r["attack"]["queries"]))
     ]
-    return "With a budget of so many questions (one seed; no false edge was asserted):\n\n" + table(
+    false = max(r["found"] - r["true"] for r in rows)
+    return f"With a budget of so many questions (one seed; {false or 'no'} false edge was asserted):\n\n" + table(
         ["graph", "questions", "edges asserted", "certified", "edges among the best guesses"], lines
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeveil.attacks.flatroot.ask_edges import ask_edges
-from edgeveil.attacks.flatroot.confirm import eigenvector, fresh_bounds
+from edgeveil.attacks.flatroot.confirm import proof
 from edgeveil.attacks.flatroot.decode import UNPROVEN, Decoded, decode, nothing
 from edgeveil.attacks.flatroot.exact import Seen
 from edgeveil.attacks.flatroot.forms import Form
@@ -83,6 +83,9 @@ class _Power:
                 self._one()
             if mixing(self.answers, self._flat.coarse) is None:
                 return
+            if self.dense is None and self._n > LARGE and self._edgewise:
+                self.dense = True  # rows of large graphs take more questions and longer
+                return
         while not self.rows.solved.all() or self._blurred():
             if self.rows.num_measurements >= (MOST if self.rows.coarse else 1.1) * self._n + 2 * SPARE:
                 return
@@ -115,11 +118,16 @@ class _Power:
         self.rows.forget()
         return True
 
+    @property
+    def _edgewise(self) -> bool:
+        """Whether edges can be read without rows."""
+        form, flat = self._forms[0], self._flat
+        plain = form.symmetric and form.layers == 2 and form.norm != "sum" and not form.attends
+        return plain and len(self._forms) == 1 and not flat.bounded and not flat.coarse
+
     def _is_dense(self) -> bool:
-        """Whether edges can be read without rows, and hardly any row was solved."""
-        form = self._forms[0]
-        alone = len(self._forms) == 1 and form.positive and form.layers == 2 and not self._flat.bounded
-        return alone and self._n >= MANY and bool(self.rows.solved.mean() < RARE)
+        """Whether hardly any row was solved, and edges stand out of P^2 without rows."""
+        return self._edgewise and self._forms[0].positive and self._n >= MANY and bool(self.rows.solved.mean() < RARE)
 
     @property
     def calibrated(self) -> bool:
@@ -230,24 +238,15 @@ class _Power:
         return got
 
     def _sharpened(self, got: Decoded, form: Form) -> Decoded:
-        """With the mixture fitted to a found graph's product, fresh questions show how exact the answers are, and may
-        prove the graph."""
+        """Fresh questions show how exact the answers are, and may prove a found graph."""
         if got.certified or not got.consistent or got.open.size or self.rows.coarse or self._mix is None:
             return got
-        a = symmetric(got.edges[0], got.edges[1], self._n)
-        power, turn = form.power(a), self._mix[1]
-        left = np.concatenate([power @ z for z in self.answers.z])
-        right = np.concatenate([c @ turn for c in self.answers.change])
-        self._mix = (np.linalg.lstsq(left, right, rcond=None)[0], turn)
-        self._measure()
         if self._flat.bounded:
             return got
         try:
-            error, drift = fresh_bounds(self._flat, form, power, eigenvector(form, a), self._mix)
+            return proof(self._flat, form, got.edges, self.answers, self._mix[1]) or got
         except OutOfQuestions:
             return got
-        proven = decode(power, form, error, drift=drift) if math.isfinite(error) else got
-        return proven if proven.certified or proven.open.size else got
 
     def _against_answers(self, got: Decoded, form: Form) -> Decoded:
         """A certificate must also explain every measurement, whatever the rows in between were believed to be."""

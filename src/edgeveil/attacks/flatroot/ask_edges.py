@@ -1,4 +1,4 @@
-"""Few questions where P = I + S and the graph is too dense for rows of P^2 to be sparse: degrees, bits, a last check.
+"""Few questions for a connected graph of two-step answers, however full the rows of P^2: degrees, bits, a last check.
 
 Every question is free to carry as many vectors as the answers have independent outputs. While degrees are looked for,
 one of them is the next Krylov vector of the leading eigenvector (the square roots of the degrees); the others are
@@ -8,10 +8,14 @@ random and serve the bits.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeveil.attacks.flatroot.confirm import proof
 from edgeveil.attacks.flatroot.decode import UNPROVEN, Decoded, nothing
 from edgeveil.attacks.flatroot.edgewise import Bits, checked, leading_degrees
 from edgeveil.attacks.flatroot.exact import Seen
@@ -25,7 +29,8 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 STEPS = 60  # Krylov vectors at most
 SETTLED, CONVERGED = 1e-3, 1e-8  # of the eigenvector's equation, before degrees are tried and when they must fit
-LAST = 12  # fresh measurements that a found graph must explain
+LAST = 12  # fresh questions at most that a found graph must explain
+SPARSE, HOPELESS = 2, 8  # of the bits' least measurements: so few nodes, so many measurements, are for rows
 GROWTH, EARLY_GROWTH = 1.12, 1.3
 BLUR = 1e-5  # of a measurement, while the mixture is only roughly known; an edge adds far more
 OPEN = "{} pairs are likely edges after the questions asked, but they do not explain the answers: nothing is asserted"
@@ -44,8 +49,12 @@ def ask_edges(flat: Flat, form: Form, n: int, answers: Answers) -> Seen | None:
         if degree is None:
             return None
         bits = asked.bits = Bits(form, degree, BLUR)
+        if bits.least > n / SPARSE:
+            return None
+        while asked.count < bits.least:
+            asked.more()
         while not bits.fit(*asked.measured()):
-            if asked.count > n:
+            if asked.count > min(n, HOPELESS * bits.least):
                 return None
             asked.more()
         return asked.conclude(bits)
@@ -140,23 +149,37 @@ class _Vectors:
         return design, np.concatenate([(c @ self._turn)[:, spent:] for _, c, spent in asked], axis=1)
 
     def conclude(self, bits: Bits) -> Seen:
-        """Fresh vectors bound how far the answers' matrix can be from the found one; roots are close if squares are."""
-        power = self._form.power(bits.adjacency)
-        left = np.concatenate([power @ z for z in self._answers.z])
-        self._mix(np.linalg.lstsq(left, np.concatenate(self._answers.change) @ self._turn, rcond=None)[0])
-        fresh = [self._draw(self.rank) for _ in range(math.ceil(LAST / self.rank))]
-        answers = np.concatenate([self._ask(v) for v in fresh], axis=1)
-        factor, apart = checked(power, np.concatenate(fresh, axis=1), answers)
-        proven = close_roots(self._form, self._n, 2 * apart / factor)
+        """Fresh questions may prove the graph that explains all of these."""
         edges, none = bits.edges, np.empty((2, 0), np.int64)
-        return Seen(Decoded(edges, none, np.empty(0), True, proven, "" if proven else UNPROVEN), factor * power)
+        power = self._form.power(bits.adjacency)
+        found = Decoded(edges, none, np.empty(0), True, False, UNPROVEN)
+        if self._form.positive:
+            found = replace(found, certified=True, note="") if self._only_root(power) else found
+        else:
+            with suppress(OutOfQuestions):
+                found = proof(self._flat, self._form, edges, self._answers, self._turn) or found
+        return Seen(found, power)
+
+    def _only_root(self, power: Any) -> bool:
+        """Fresh vectors bound how far the answers' matrix can be from the found one; roots are close if squares are."""
+        fresh: list[tuple[Float, Float]] = []
+        while len(fresh) < LAST and self._flat.left != 0:
+            fresh.append(self._flat.shrink())
+            design, answers = (np.stack(side, axis=1) for side in zip(*fresh, strict=True))
+            factor, apart = checked(power, design, answers)
+            if len(fresh) > 1 and close_roots(self._form, self._n, 2 * apart / abs(factor)):
+                return True
+        return False
 
     def best(self) -> Seen | None:
         """What the questions show when they end early."""
         if self.bits is None:
             return None
-        self.bits.fit(*self.measured())
-        return Seen(nothing(OPEN.format(self.bits.edges.shape[1])), self.bits.adjacency)
+        asked = self.measured()
+        if self.bits.fit(*asked):
+            return self.conclude(self.bits)
+        likely = self.bits.likely(*asked)
+        return Seen(nothing(OPEN.format(likely.nnz // 2)), likely)
 
 
 def _unit(vector: Float) -> Float:

@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
+from edgeveil.attacks.flatroot.decode import Decoded, decode
 from edgeveil.attacks.flatroot.forms import Form
-from edgeveil.attacks.flatroot.questions import Flat
+from edgeveil.attacks.flatroot.propagate import symmetric
+from edgeveil.attacks.flatroot.questions import Answers, Flat
 
-__all__ = ["eigenvector", "fresh_bounds"]
+__all__ = ["eigenvector", "fresh_bounds", "proof"]
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 LAST = 48  # fresh measurements of every row
 CHANCE = 1e-15  # that the bounds are wrong
 BLUNT = 8.0  # columns with more than so many times the least noise are left out
@@ -61,6 +64,20 @@ def fresh_bounds(flat: Flat, form: Form, power: Any, root: Float, mix: tuple[Flo
     if not float(apart.max()) < 0.5 / float(n) ** form.layers:  # the least that an entry of M can be, halved
         return math.inf, math.inf
     return _entries(power, root, apart, drift), 4 * drift
+
+
+def proof(flat: Flat, form: Form, edges: Int, answers: Answers, turn: Float) -> Decoded | None:
+    """The graph that every rule forces on the found one's power, within what fresh questions leave open; None where
+    they leave too much. The mixture of the directions is fitted to the power first. Raises `OutOfQuestions`."""
+    adjacency = symmetric(edges[0], edges[1], len(answers.z[0]))
+    power = form.power(adjacency)
+    left = np.concatenate([power @ z for z in answers.z])
+    q = np.linalg.lstsq(left, np.concatenate(answers.change) @ turn, rcond=None)[0]
+    error, drift = fresh_bounds(flat, form, power, eigenvector(form, adjacency), (q, turn))
+    if not math.isfinite(error):
+        return None
+    proven = decode(power, form, error, drift=drift)
+    return proven if proven.certified or proven.open.size else None
 
 
 def _entries(power: Any, root: Float, apart: Float, drift: float) -> float:

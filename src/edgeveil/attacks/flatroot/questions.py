@@ -128,6 +128,17 @@ class Flat:
             return (up - self.base) / self.unit
         return (up - self.read(self._query(flat - move))) / (2 * self.unit)
 
+    def shrink(self) -> tuple[Float, Float]:
+        """Random shares y [n] in [0, 1], and P^k y up to one factor, to nearly full precision.
+
+        Rows lose half of y: such moves are as large as the row, yet keep every unit's state and exceed no limit.
+        """
+        y = self._rng.random(self._target.num_nodes)
+        rows = (1 - 0.5 * y)[:, None] * (self.scale * self.row[self.columns])
+        along = np.linalg.eigh(self.base.T @ self.base)[1][:, -1]
+        size = 0.5 * float(np.abs(self.base @ along).mean())
+        return y, np.asarray((self.base - self.read(self._query(rows))) @ along / size, np.float64)
+
     def _query(self, rows: Float) -> Float:
         if self.left is not None and self.left <= 0:
             raise OutOfQuestions

@@ -13,7 +13,7 @@ from forked import python
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-HEAVY = ("lpgnet.md", "models.md", "own-models.md", "own_data.py", "quickstart.md", "shadow_attack.py")
+HEAVY = ("lpgnet.md", "models.md", "new_attack.py", "own-models.md", "own_data.py", "quickstart.md", "shadow_attack.py")
 
 
 def snippets(page: Path) -> str:

@@ -87,6 +87,7 @@ def drawn() -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     return truth["leakage"], table[:, 0], table[:, 1], table[:, 2]
 
 
+@pytest.mark.slow
 def test_the_mean_estimate_is_the_leakage_of_all_pairs(drawn: tuple[float, np.ndarray, np.ndarray, np.ndarray]) -> None:
     """Within four standard errors of 150 draws and one point of bias; without weights it is off by far more."""
     truth, estimates, _, bare = drawn
@@ -95,6 +96,7 @@ def test_the_mean_estimate_is_the_leakage_of_all_pairs(drawn: tuple[float, np.nd
     assert abs(bare.mean() - truth) > 0.1
 
 
+@pytest.mark.slow
 def test_the_stated_error_is_the_spread_of_the_estimates(
     drawn: tuple[float, np.ndarray, np.ndarray, np.ndarray],
 ) -> None:

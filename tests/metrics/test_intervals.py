@@ -22,6 +22,7 @@ def test_one_seed_has_no_interval_and_none_is_an_error():
         metrics.over_seeds([float("nan")])
 
 
+@pytest.mark.slow
 def test_pair_bootstrap_covers_the_true_auc():
     """Normal scores one apart: AUC = Phi(1/sqrt 2) = 0.760; 95 % intervals must cover it in most of 60 samples.
 

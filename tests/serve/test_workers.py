@@ -17,6 +17,7 @@ import pytest
 import edgeveil as ev
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_two_workers_share_port_and_ledger(command: Callable[..., Any], noisy_release: ev.Release) -> None:
     server = command(noisy_release, "--workers", "2")

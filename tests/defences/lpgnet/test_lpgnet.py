@@ -345,6 +345,7 @@ def test_the_verifier_finds_the_correct_variant_consistent(params: dict[str, Any
     assert found.verdict == "consistent" and found.lower_bound > 0.5 * params["epsilon"]
 
 
+@pytest.mark.slow
 def test_the_verifier_refutes_floating_point_noise_by_its_last_bits() -> None:
     """Continuous noise is for seeded experiments only, and this is why."""
     found = verify(LPGNet(epsilon=2.0, noise="continuous"), Effort(runs=50, canaries=20_000))
@@ -357,6 +358,7 @@ def test_the_verifier_refutes_the_published_variant() -> None:
     assert found.verdict == "refuted"
 
 
+@pytest.mark.slow
 def test_the_verifier_refutes_half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeveil.defences.lpgnet.lpgnet.noise_scale", lambda e: Fraction(1) / e)
     assert verify(LPGNet(epsilon=2.0), Effort(runs=100, canaries=10_000)).verdict == "refuted"

@@ -104,7 +104,7 @@ def test_without_validation_nodes_a_share_of_the_training_nodes_judges() -> None
     assert "best of" in release.notes[-1]
 
 
-@pytest.mark.fast("None-6.0")
+@pytest.mark.slow
 @pytest.mark.parametrize("setting,total", [("inductive-different", 3.0), (None, 6.0)])
 def test_two_graphs_state_their_sum_unless_asserted_apart(setting: str | None, total: float) -> None:
     release = ev.defend(

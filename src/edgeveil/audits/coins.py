@@ -46,8 +46,10 @@ def coin_bounds(
 ) -> list[dict[str, Any]]:
     """One entry per release with a sound finite epsilon for one edge; `seconds` bounds the work, None does not.
 
-    What does not fit into the time is listed with ``lower`` None. The largest epsilon comes first: there is most to
-    prove. Finished bounds are kept in the store, and an audit that goes on does not repeat them.
+    All bounds hold together with `CONFIDENCE`: each has its part of what may go wrong (Bonferroni), else one of the
+    many that an audit states would exceed a true claim by chance. What does not fit into the time is listed with
+    ``lower`` None. The largest epsilon comes first: there is most to prove. Finished bounds are kept in the store, and
+    an audit that goes on does not repeat them.
     """
     many = min(coins, graph.num_nodes // 3)
     if many < FEWEST:
@@ -56,7 +58,8 @@ def coin_bounds(
     claims = sorted(_claims(records), key=lambda c: -c[0]["epsilon"])
     if not claims:
         return []
-    tasks = [_task(plan, graphs, row, many) for row, _ in claims]
+    together = 1 - (1 - CONFIDENCE) / len(claims)
+    tasks = [_task(plan, graphs, row, many, together) for row, _ in claims]
     limit = None if seconds is None else _limit(seconds, executor, tasks, [took for _, took in claims])
     summary = carry_on(tasks, store, executor, graphs, function=FUNCTION, plan="coins", progress=progress, limit=limit)
     found = {task.id: dict(record.details) for task, record in stored(store, summary)}
@@ -74,7 +77,7 @@ def flip(config: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, An
         with sharing_work():
             found = verify_through(
                 graphs[config["dataset"]], config["defence"], epsilon=config["epsilon"], model=config["model"],
-                attack_name=None, canaries=config["coins"], guesses=config["guesses"], confidence=CONFIDENCE,
+                attack_name=None, canaries=config["coins"], guesses=config["guesses"], confidence=config["confidence"],
                 seed=config["seed"], params=config["params"], training=config["training"],
             )  # fmt: skip
     except EdgeveilError as error:
@@ -90,11 +93,11 @@ def guessed_share(epsilon: float) -> float:
     return 0.9 if epsilon >= 6 else 0.6 if epsilon >= 3 else 0.3
 
 
-def _task(plan: AuditPlan, graphs: Mapping[str, Graph], row: Mapping[str, Any], coins: int) -> Task:
+def _task(plan: AuditPlan, graphs: Mapping[str, Graph], row: Mapping[str, Any], coins: int, confidence: float) -> Task:
     name = next(iter(graphs))
     config = plain({
         "dataset": name, "defence": row["defence"], "epsilon": row["epsilon"], "model": plan.model, "coins": coins,
-        "guesses": int(guessed_share(row["epsilon"]) * coins), "seed": plan.seed,
+        "confidence": confidence, "guesses": int(guessed_share(row["epsilon"]) * coins), "seed": plan.seed,
         "params": {k: dict(v) for k, v in plan.params.items()},
         "training": {name: getattr(plan, name) for name in TRAINING},
     })  # fmt: skip

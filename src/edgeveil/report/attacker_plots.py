@@ -60,7 +60,7 @@ def coins_plot(data: AuditData) -> Plot | None:
         svg = to_svg(figure, "coins", title, "; ".join(f"{t[0]}: at least {t[3]}" for t in table))
     caption = (
         f"{known[0]['coins']:,} pairs that fair coins made edges or not, one training each, guessed by the attack "
-        f"({percent(0.95)} confidence). Homophily cannot help. A bound far below the claim is room that no attack of "
-        "today uses, and no proof of privacy."
+        f"({percent(0.95)} confidence for all bounds together). Homophily cannot help. A bound far below the claim is "
+        "room that no attack of today uses, and no proof of privacy."
     )
     return Plot("coins", title, svg, caption, ("release", "test", "guesses", "ε at least", "could show"), table)

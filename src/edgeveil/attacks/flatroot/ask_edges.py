@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from edgeveil.attacks.flatroot.confirm import proof
 from edgeveil.attacks.flatroot.decode import UNPROVEN, Decoded, nothing
+from edgeveil.attacks.flatroot.direct import DirectBits
 from edgeveil.attacks.flatroot.edgewise import Bits, checked, leading_degrees
 from edgeveil.attacks.flatroot.exact import Seen
 from edgeveil.attacks.flatroot.forms import Form
@@ -48,13 +49,13 @@ def ask_edges(flat: Flat, form: Form, n: int, answers: Answers) -> Seen | None:
         degree = asked.degrees()
         if degree is None:
             return None
-        bits = asked.bits = Bits(form, degree, BLUR)
+        bits = asked.bits = (DirectBits if form.positive else Bits)(form, degree, BLUR)
         if bits.least > n / SPARSE:
             return None
         while asked.count < bits.least:
             asked.more()
         while not bits.fit(*asked.measured()):
-            if asked.count > min(n, HOPELESS * bits.least):
+            if asked.count > (min(n, HOPELESS * bits.least) if bits.least else n):
                 return None
             asked.more()
         return asked.conclude(bits)

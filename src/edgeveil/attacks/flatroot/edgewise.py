@@ -29,9 +29,9 @@ LIKELY = -4.0  # log-odds from which a pair is weighed
 CANDIDATES, ENOUGH = 10, 4000  # pairs weighed at most: of each node, and in any case
 SCARCE = 400  # live nodes all of whose pairs are looked at
 FEW = 0.04  # of the missing edges: with fewer flips in a round another look or another question helps more
-SWEEPS, ROUNDS = 60, 4
+SWEEPS, ROUNDS = 40, 4
 CYCLE, TRIES = 16, 3  # flips that may go round in circles, and fresh starts that do not help
-BITS, SHIFTED_BITS = 1.3, 0.6
+BITS = 1.3
 LOST, CROWD = 0.1, 5000  # of the edges missing, or nodes live: then more questions help more than fresh starts
 MARGIN = 0.1  # a degree is whole if it is this near to one
 
@@ -80,7 +80,7 @@ class Bits:
     def least(self) -> float:
         """Measurements below which there is hardly a hope: in proportion to the bits of a list of neighbours."""
         d, n = np.maximum(self._wanted, 1), len(self.degree)
-        return (SHIFTED_BITS if self.form.shift else BITS) * float((d * np.log(math.e * n / d)).mean())
+        return BITS * float((d * np.log(math.e * n / d)).mean())
 
     @property
     def _wanted(self) -> Int:

@@ -57,7 +57,7 @@ def lines(cores: int, duration: Callable[[float], str]) -> Iterator[str]:
     for book in BOOKS.values():
         for name in book.tables():
             yield _table_line(book, name, cores, duration)
-        for figure, (what, _) in FIGURES[book.name].items():
+        for figure, (what, _) in FIGURES.get(book.name, {}).items():
             times = (_time(*figure_runs(book.name, figure, mode), cores, duration) for mode in MODES)
             yield f"{f'{book.name}:{figure}':<24}{'drawn':>8}{'':>38}{''.join(times)}  {what}"
 

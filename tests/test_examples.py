@@ -159,6 +159,7 @@ def test_a_shadow_graph_that_is_the_graph_under_attack_is_refused(home: Path) ->
         RunConfig(dataset="cora", attacks=(AttackConfig(name="shadow-pairs", shadow="Cora"),))
 
 
+@pytest.mark.slow
 def test_a_changed_plugin_is_another_method(home: Path) -> None:
     """Rows of a plugin's earlier text are not taken for those of its present one."""
     copied = home / "gap_copy.py"

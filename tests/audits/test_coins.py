@@ -24,6 +24,7 @@ def graph():
     return planted(400, 4, 0.02, 0.003, 40, train=140, seed=1)
 
 
+@pytest.mark.fast("none-wishes0-flatroot", "edgerand-wishes2-edge-posterior", "lpgnet-1-wishes3-count-inference")
 @pytest.mark.parametrize(
     ("defence", "wishes", "name"),
     [

@@ -255,6 +255,7 @@ def test_ids_are_unique_and_every_figure_has_words(audit: AuditData) -> None:
         assert reference in ids
 
 
+@pytest.mark.slow
 def test_pages_are_byte_stable(audit: AuditData, monkeypatch: pytest.MonkeyPatch) -> None:
     page = render(audit)
     monkeypatch.undo()  # equal figures are drawn anew

@@ -54,6 +54,7 @@ def _write(path: str, first: int) -> None:
             store.finish(record(number))
 
 
+@pytest.mark.slow
 def test_several_processes_write_at_once(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     context = multiprocessing.get_context("spawn")

@@ -181,7 +181,7 @@ class Bits:
 
 def checked(matrix: Any, design: Float, answers: Float) -> tuple[float, float]:
     """The factor of `matrix` that suits the answers, and a bound on the operator norm by which the answers' own matrix
-    may differ from it, but for a chance of 1e-15.
+    may differ from it, but for a chance of 1e-15 each time it is asked.
 
     `design`, uniform in [0, 1] (or normal), was drawn after `matrix` was fixed. If they differ by D, a column of the
     rest is at least D times |v'z| long, v the leading right singular vector. The density of v'z is at most sqrt 2 (Ball

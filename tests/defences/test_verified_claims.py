@@ -28,7 +28,14 @@ from plants import TABLE, ForgottenDelta, FreeCount, Plant, SharedStream, Spared
 FAST = Effort(runs=600, canaries=20_000)
 FULL = Effort(runs=2_000)  # a tenth of the default runs; benchmarks/verified_defences.py has the default ones
 SOUND = ("edgerand", "lapgraph", "lpgnet-1", "lpgnet-2", "gp-sound", "veil-counts", "veil-rr", "veil", "blink")
-HEAVY = ("edgerand", "lapgraph", "lpgnet-2", "veil-counts", "veil-rr", "veil")  # coins and counts like those seen in every run
+HEAVY = (
+    "edgerand",
+    "lapgraph",
+    "lpgnet-2",
+    "veil-counts",
+    "veil-rr",
+    "veil",
+)  # coins and counts like those seen in every run
 
 
 def tried(plant: Plant, claim: float, effort: Effort) -> Verification:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -39,6 +40,7 @@ CREATE TABLE IF NOT EXISTS figures(run TEXT NOT NULL, number INTEGER NOT NULL, m
 CREATE TABLE IF NOT EXISTS details(run TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 """
 OWNER_ONLY = 0o600
+PATIENCE = 60  # seconds to wait for a lock
 
 
 def log_path(path: Path) -> Path:
@@ -56,7 +58,7 @@ class Store:
         with self._errors("open"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             owner_only(self.path)
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
             self._prepare()
         self._mend_log()
 
@@ -68,7 +70,7 @@ class Store:
             raise StorageError(f"{self.path} is a database, but not a store of edgeveil; choose another file")
         if tables and version > FORMAT:
             raise StorageError(f"{self.path} has store format {version}, this version reads {FORMAT}; use a new file")
-        self._db.execute("PRAGMA journal_mode=WAL")
+        self._write_ahead()
         self._db.execute("PRAGMA synchronous=FULL")
         if not tables:
             self._db.execute(f"PRAGMA application_id={MARK}")
@@ -76,6 +78,18 @@ class Store:
             self._db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA user_version={FORMAT};COMMIT;")
         if self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("the integrity check failed")
+
+    def _write_ahead(self) -> None:
+        """Switch to WAL. Where another process does the same, SQLite says *locked* at once, whatever the time limit."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
 
     def _mend_log(self) -> None:
         """A kill between commit and log entry leaves the log one record short; add what it lacks."""

@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -53,23 +52,6 @@ def _write(path: str, first: int) -> None:
     with Store(path) as store:
         for number in range(first, first + 20):
             store.finish(record(number))
-
-
-def test_opening_waits_while_another_process_switches_to_wal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two that switch at once: SQLite tells one of them *locked* without waiting, and a worker would fail."""
-    refused = []
-
-    class Busy(sqlite3.Connection):
-        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-            if "journal_mode" in sql and len(refused) < 3:
-                refused.append(sql)
-                raise sqlite3.OperationalError("database is locked")
-            return super().execute(sql, *values)
-
-    opened = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **wishes: opened(*args, **wishes, factory=Busy))
-    with Store(tmp_path / "s.sqlite") as store:
-        assert store.finish(record(1)) and len(refused) == 3
 
 
 @pytest.mark.slow

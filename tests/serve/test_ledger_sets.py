@@ -44,6 +44,34 @@ def open_sets(ledger: Ledger, **caps: float | None) -> None:
         ledger.open_account(f"edges:{name}", "epsilon", UNLIMITED if cap is None else to_units(cap))
 
 
+def check_look_ahead(ledger: Ledger, other: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process's charge lands while the edges are compared before the lock: its edges must be seen all the same."""
+    open_sets(ledger, a=1.0, b=1.0)
+    seen, first = contents.read_shelf, [True]
+
+    def slow(connection: Any) -> contents.Shelf:
+        shelf = seen(connection)
+        if first and first.pop():
+            told(other, "b", 0.6, path_graph(0, 5), "other")
+        return shelf
+
+    monkeypatch.setattr(contents, "read_shelf", slow)
+    with pytest.raises(BudgetExceeded):
+        told(ledger, "a", 0.6, path_graph(0, 5), "mine")
+    assert ledger.account("edges:a").used == 0 and ledger.account("edges:b").used == to_units(0.6)
+    told(ledger, "a", 0.4, path_graph(0, 5), "less")
+    assert ledger.overlaps() == [["a", "b"]] and ledger.bills()["a"].epsilon == to_units(1.0)
+
+
+def test_a_charge_that_lands_while_edges_are_compared_is_seen(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Ledger(Database(f"sqlite:///{tmp_path / 'ledger.db'}"))
+    other.unlock(tmp_path / "ledger.db.key")
+    check_look_ahead(ledger, other, monkeypatch)
+    other.close()
+
+
 def test_the_same_edges_under_two_names_add_up(ledger: Ledger) -> None:
     open_sets(ledger, a=3.0, b=3.0, c=3.0)
     told(ledger, "a", 2.0, path_graph(0, 5), "1")

@@ -283,6 +283,30 @@ def test_spends_on_overlapping_sets_race_exactly(cluster: Cluster, ledger: Ledge
         other.close()
 
 
+def test_a_charge_that_lands_while_edges_are_compared_is_seen(
+    cluster: Cluster, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statement by statement, PostgreSQL would show the shelf before the charge and its version after it."""
+    from test_ledger_sets import check_look_ahead
+
+    with contextlib.closing(Ledger(Database(cluster.url))) as other:
+        other.unlock(cluster.home / "ledger.key")
+        check_look_ahead(ledger, other, monkeypatch)
+
+
+def test_one_reading_shows_one_state(ledger: Ledger) -> None:
+    from sqlalchemy import text
+
+    open_accounts(ledger)
+    spent = text("SELECT used FROM accounts WHERE subject = 'edges:g' AND resource = 'epsilon'")
+    with ledger.database.read() as connection:
+        before = connection.execute(spent).scalar_one()
+        spend(ledger, 0.1, "meanwhile")
+        assert connection.execute(spent).scalar_one() == before == 0
+    with ledger.database.read() as connection:
+        assert connection.execute(spent).scalar_one() == to_units(0.1)
+
+
 def test_readings_are_counted_once_over_processes(cluster: Cluster, ledger: Ledger) -> None:
     """Four processes' worth of connections ask different questions about the same nodes at the same time."""
     processes: list[Readings] = []

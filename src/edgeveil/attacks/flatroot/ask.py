@@ -28,7 +28,7 @@ FINER, FINEST, ATTEMPTS = 0.03, 1e-5, 8
 TRIAL = 3  # questions that show whether all units keep their state
 ROWS = 3  # flat rows that are tried until no output only repeats others
 FIRST = 8  # questions before the first try
-GROWTH, COARSE_GROWTH = 1.12, 1.35  # of the questions from one try to the next; on large graphs a try is dear
+GROWTH, DEAR_GROWTH = 1.12, 1.35  # of the questions from one try to the next; a try is dear where these are many
 LARGE = 5000
 MOST = 2.5  # measurements of coarse answers, per node
 MANY, RARE = 500, 0.2  # nodes, and the share of them solved at first, that call for reading edges without rows
@@ -139,7 +139,7 @@ class _Power:
         asked = len(self.answers.z)
         if asked <= TRIAL:
             return (FIRST if self._n <= LARGE else 8 * FIRST) - asked
-        growth = GROWTH if self._n <= LARGE else COARSE_GROWTH
+        growth = DEAR_GROWTH if self._n > LARGE or self.rows.coarse else GROWTH
         step = max(1, math.ceil(asked * (growth - 1)))
         short = math.ceil((len(self.rows.unsolved) + SPARE + 1) / 0.95) - self.rows.num_measurements
         rank = max(1, self.rows.num_measurements // asked)

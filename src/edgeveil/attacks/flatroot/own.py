@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from edgeveil.attacks.flatroot.ask import COARSE_GROWTH, FIRST, GROWTH, LARGE, UNSOLVED
+from edgeveil.attacks.flatroot.ask import DEAR_GROWTH, FIRST, GROWTH, LARGE, UNSOLVED
 from edgeveil.attacks.flatroot.decode import FAILED, nothing, support
 from edgeveil.attacks.flatroot.exact import Seen
 from edgeveil.attacks.flatroot.forms import Form
@@ -116,7 +116,7 @@ def _measured(flat: Flat, form: Form, n: int, lens: _Lens, z: list[Float], chang
             more = (
                 max(len(z), FIRST)
                 if not rows.num_measurements
-                else math.ceil(len(z) * (GROWTH if n <= LARGE else COARSE_GROWTH))
+                else math.ceil(len(z) * (GROWTH if n <= LARGE else DEAR_GROWTH))
             )
             while len(z) < more:
                 moves = flat.draw()[:, :1]

@@ -72,7 +72,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server() -> Iterator[str]:
     Handler.requests = []
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever)
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{running.server_address[1]}"
         running.shutdown()
@@ -168,7 +168,7 @@ def test_upstream_files_become_a_graph_file(cache: Path, monkeypatch: pytest.Mon
             self.wfile.write(body)
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files) as running:
-        thread = threading.Thread(target=running.serve_forever)
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         base = f"http://127.0.0.1:{running.server_address[1]}/"
         record = Dataset(

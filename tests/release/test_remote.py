@@ -179,7 +179,7 @@ class Moody(http.server.BaseHTTPRequestHandler):
 
 def test_retry_waits_as_told_and_gives_up(connect: Any) -> None:
     server = http.server.HTTPServer(("127.0.0.1", 0), Moody)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     waits: list[float] = []
     assert connect(url, sleep=waits.append).num_nodes == 3

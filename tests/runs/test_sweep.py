@@ -76,8 +76,8 @@ def test_22_kills_at_random_moments_lose_and_repeat_nothing(tmp_path: Path) -> N
     kill_and_resume(tmp_path, "serial", 22)
 
 
-def test_a_killed_parallel_sweep_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, "processes", 1)
+def test_a_killed_sweep_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, "serial", 2)
 
 
 @pytest.mark.slow

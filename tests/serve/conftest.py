@@ -93,6 +93,24 @@ def live(tmp_path: Path, plain_release: ev.Release) -> Iterator[Callable[..., Li
         server.stop()
 
 
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory, plain_release: ev.Release) -> Iterator[Callable[..., Live]]:
+    """As `live`, but whoever asks for the same server gets the same one: for tests that must change nothing."""
+    running: dict[str, Live] = {}
+
+    def find(release: ev.Release | None = None, **given: Any) -> Live:
+        key = f"{id(release)} {given}"
+        if key not in running:
+            state = tmp_path_factory.mktemp("standing") / "state"
+            settings = load_settings(state=state, changed_features=True, release=state.with_suffix(".release"), **given)
+            running[key] = launch(release or plain_release, settings)
+        return running[key]
+
+    yield find
+    for server in running.values():
+        server.stop()
+
+
 def launch(release: ev.Release, settings: Settings) -> Live:
     listener = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"

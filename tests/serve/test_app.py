@@ -131,8 +131,8 @@ def test_output_policies(live: Callable[..., Any], plain_release: ev.Release) ->
         (b"", 400, "malformed_json"),
     ],
 )  # fmt: skip
-def test_bad_input_is_named_and_free(live: Callable[..., Any], body: bytes, status: int, name: str) -> None:
-    server = live()
+def test_bad_input_is_named_and_free(standing: Callable[..., Any], body: bytes, status: int, name: str) -> None:
+    server = standing()
     key = server.key(queries=5)
     assert code(server.post("/v1/predict", key, content=body)) == (status, name)
     assert used(server) == 0

@@ -135,8 +135,8 @@ def test_binary_tensors(live: Callable[..., Any], noisy_release: ev.Release) -> 
         ([{"name": "nodes", "datatype": "INT64", "shape": [2**31, 2**31], "data": [1]}], "bad_input"),
     ],
 )
-def test_wrong_tensors_are_named_and_free(live: Callable[..., Any], inputs: list[Any], code: str) -> None:
-    server = live()
+def test_wrong_tensors_are_named_and_free(standing: Callable[..., Any], inputs: list[Any], code: str) -> None:
+    server = standing()
     answer = server.post(INFER, server.key(queries=50), json={"inputs": inputs})
     assert answer.status_code == 422 and answer.json()["code"] == code, answer.text
     account = server.service.ledger.account("tenant:bob", "queries")
@@ -144,9 +144,9 @@ def test_wrong_tensors_are_named_and_free(live: Callable[..., Any], inputs: list
 
 
 @pytest.mark.parametrize("flag", [{"answer_all": "yes"}, {"induced": 1}])
-def test_a_flag_that_is_no_flag_is_refused(live: Callable[..., Any], flag: dict[str, Any]) -> None:
+def test_a_flag_that_is_no_flag_is_refused(standing: Callable[..., Any], flag: dict[str, Any]) -> None:
     body = {"inputs": [tensor("nodes", "INT64", [1])], "parameters": flag}
-    server = live()
+    server = standing()
     answer = server.post(INFER, server.key(queries=50), json=body)
     assert answer.status_code == 422 and "is true or false" in answer.json()["error"]
     assert server.service.ledger.account("tenant:bob", "queries").used == 0

@@ -95,9 +95,9 @@ def test_named_answers_in_every_format(live: Callable[..., Any], noisy: ev.Relea
     ],
 )
 def test_wrong_words_are_named_and_free(
-    live: Callable[..., Any], noisy: ev.Release, body: dict[str, Any], code: str, said: str
+    standing: Callable[..., Any], noisy: ev.Release, body: dict[str, Any], code: str, said: str
 ) -> None:
-    server = live(noisy)
+    server = standing(noisy)
     answer = server.post("/v1/predict", server.key(queries=50), json=body)
     assert answer.status_code == 422, answer.text
     assert answer.json()["error"]["code"] == code and said in answer.json()["error"]["message"]
@@ -142,9 +142,9 @@ def test_a_snapshot_in_the_owners_words(live: Callable[..., Any], noisy: ev.Rele
     ],
 )
 def test_a_wrong_snapshot_in_words_is_named_and_free(
-    live: Callable[..., Any], noisy: ev.Release, body: dict[str, Any], said: str
+    standing: Callable[..., Any], noisy: ev.Release, body: dict[str, Any], said: str
 ) -> None:
-    server = live(noisy, epsilon_cap=100.0)
+    server = standing(noisy, epsilon_cap=100.0)
     answer = server.post("/v1/snapshots", server.key(role="curate", epsilon=50.0), json={"name": "x", **body})
     assert answer.status_code == 422 and said in answer.json()["error"]["message"], answer.text
     assert server.service.ledger.account("tenant:bob", "epsilon").used == 0

@@ -103,9 +103,14 @@ def test_quote_then_spend_then_exhausted(live: Callable[..., Any], graph: ev.Gra
     ],
 )  # fmt: skip
 def test_bad_snapshots_charge_nothing(
-    live: Callable[..., Any], graph: ev.Graph, noisy_release: ev.Release, change: dict[str, Any], status: int, code: str
+    standing: Callable[..., Any],
+    graph: ev.Graph,
+    noisy_release: ev.Release,
+    change: dict[str, Any],
+    status: int,
+    code: str,
 ) -> None:
-    server = live(noisy_release, epsilon_cap=9.0)
+    server = standing(noisy_release, epsilon_cap=9.0)
     key = server.key(role="curate", epsilon=5.0)
     answer = server.post("/v1/snapshots", key, json={**body(graph, epsilon=1.0), **change})
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
@@ -277,9 +282,9 @@ def test_first_requests_after_a_cold_start_find_every_method(
 
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-7, 0.0, -1.0, 1e7])
 def test_an_epsilon_no_mechanism_can_have_is_refused(
-    live: Callable[..., Any], noisy_release: ev.Release, graph: ev.Graph, epsilon: float
+    standing: Callable[..., Any], noisy_release: ev.Release, graph: ev.Graph, epsilon: float
 ) -> None:
-    server = live(noisy_release, epsilon_cap=10.0)
+    server = standing(noisy_release, epsilon_cap=10.0)
     key = server.key("alice", "curate", epsilon=5.0)
     answer = server.post("/v1/snapshots", key, json=body(graph, epsilon=epsilon))
     assert answer.status_code == 422 and "epsilon" in answer.json()["error"]["message"]

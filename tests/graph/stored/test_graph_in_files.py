@@ -155,7 +155,7 @@ class Ranges(SimpleHTTPRequestHandler):
 def web(files: Files) -> Iterator[str]:
     pytest.importorskip("aiohttp")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Ranges, directory=str(files.edges.parent)))
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

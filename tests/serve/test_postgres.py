@@ -294,6 +294,16 @@ def test_a_charge_that_lands_while_edges_are_compared_is_seen(
         check_look_ahead(ledger, other, monkeypatch)
 
 
+def test_many_processes_make_the_same_tables_at_once(cluster: Cluster, ledger: Ledger) -> None:
+    others = [Database(cluster.url) for _ in range(6)]
+    for other in others:
+        other.check_writable()
+    for attempt in range(8):
+        race(lambda i, n=attempt: others[i].make_tables(f"CREATE TABLE IF NOT EXISTS fresh{n} (id INT PRIMARY KEY)"), 6)
+    for other in others:
+        other.close()
+
+
 def test_one_reading_shows_one_state(ledger: Ledger) -> None:
     from sqlalchemy import text
 

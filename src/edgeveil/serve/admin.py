@@ -64,16 +64,15 @@ class Sessions:
         """Make a cookie worthless, also where it was copied."""
         value = cookie.rpartition(".")[0]
         row = {"n": hashlib.sha256(value.encode()).hexdigest(), "u": int(value.split(".")[1]), "t": int(time.time())}
+        self._service.database.make_tables(_ENDED)
         with self._service.database.write() as connection:
-            connection.execute(text(_ENDED))
             connection.execute(text("DELETE FROM ended_sessions WHERE until < :t"), row)
             insert = "INSERT INTO ended_sessions (name, until) VALUES (:n, :u) ON CONFLICT (name) DO NOTHING"
             connection.execute(text(insert), row)
 
     def _has_ended(self, value: str) -> bool:
         if not self._prepared:
-            with self._service.database.write() as connection:
-                connection.execute(text(_ENDED))
+            self._service.database.make_tables(_ENDED)
             self._prepared = True
         name = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
         with self._service.database.read() as connection:

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, text
 
-from edgeveil.errors import LedgerUnavailable
 from edgeveil.privacy.ledger.database import Database
 from edgeveil.serve.engine import Change
 from edgeveil.serve.problems import Problem
@@ -64,15 +63,7 @@ class Readings:
     def open(self, edge_set: str) -> None:
         """Make the tables where they are missing; `edge_set` is what the counts are about."""
         self._scope = edge_set
-        for attempt in (1, 2):
-            try:
-                with self._database.write() as connection:
-                    for statement in _TABLES:
-                        connection.execute(text(statement))
-                break
-            except LedgerUnavailable:  # PostgreSQL, when two processes make the same table at once
-                if attempt == 2:
-                    raise
+        self._database.make_tables(*_TABLES)
         self._secret = self._database.secret()
 
     def take(self, tenant: str, change: Change, asked: Int, model: str = "") -> Mode:

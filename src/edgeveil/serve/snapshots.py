@@ -109,8 +109,7 @@ class Snapshots:
 
     def open(self) -> None:
         """Charge the served release itself (once), and check that disk and ledger tell the same story."""
-        with self._ledger.database.write() as connection:
-            connection.execute(text("CREATE TABLE IF NOT EXISTS shared_snapshots (id VARCHAR(32) PRIMARY KEY)"))
+        self._ledger.database.make_tables("CREATE TABLE IF NOT EXISTS shared_snapshots (id VARCHAR(32) PRIMARY KEY)")
         cost, sealed = cost_of(self._release.guarantee), self._ledger.key.seal(release_identity(self._release))
         recorded = self._ledger.of_product(sealed)
         if recorded is not None:

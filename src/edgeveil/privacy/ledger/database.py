@@ -20,7 +20,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from edgeveil.errors import LedgerUnavailable, MissingExtra, UsageError
-from edgeveil.privacy.ledger.migrations import LATEST, migrate
+from edgeveil.privacy.ledger.migrations import LATEST, lock_tables, migrate
 from edgeveil.sqlite_files import write_ahead
 
 __all__ = ["Database"]
@@ -98,6 +98,13 @@ class Database:
         self._migrate_once()
         with self._begin(write=False) as connection:
             yield connection
+
+    def make_tables(self, *statements: str) -> None:
+        """Run CREATE TABLE IF NOT EXISTS statements; any number of processes may do so at once."""
+        with self.write() as connection:
+            lock_tables(connection)
+            for statement in statements:
+                connection.execute(text(statement))
 
     def now(self, connection: Connection, *, keep: bool = False) -> int:
         """Seconds since 1970 that never run backwards: the latest time this ledger has seen (kept if `keep`)."""

@@ -116,7 +116,6 @@ def _copy_rows(source: Database, out: Path) -> None:
     """One consistent view of every table, into a fresh schema."""
     target = Database(f"sqlite:///{out.as_posix()}")
     with source.read() as reader, target.write() as writer:
-        reader.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
         for table in TABLES:
             writer.execute(text(f"DELETE FROM {table}"))
             for row in reader.execute(text(f"SELECT * FROM {table}")):

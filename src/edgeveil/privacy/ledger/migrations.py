@@ -79,10 +79,15 @@ TABLES = (
 )  # fmt: skip
 
 
-def migrate(connection: Connection, *, steps: int = LATEST) -> int:
-    """Bring the schema to version `steps` inside the caller's transaction; refuses a newer one. Returns the old one."""
+def lock_tables(connection: Connection) -> None:
+    """One process at a time makes tables: on PostgreSQL two at once fail, in spite of IF NOT EXISTS."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+
+
+def migrate(connection: Connection, *, steps: int = LATEST) -> int:
+    """Bring the schema to version `steps` inside the caller's transaction; refuses a newer one. Returns the old one."""
+    lock_tables(connection)
     connection.execute(text("CREATE TABLE IF NOT EXISTS meta (name VARCHAR(40) PRIMARY KEY, value TEXT NOT NULL)"))
     found = connection.execute(text("SELECT value FROM meta WHERE name = 'schema'")).scalar()
     version = int(found or 0)

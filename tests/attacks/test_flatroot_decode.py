@@ -255,6 +255,25 @@ def test_a_row_is_never_solved_by_accident_however_noisy(noise):
         assert not wrong.nnz or wrong.max() < 100 * noise
 
 
+def test_blurred_rows_are_told_by_the_others():
+    """A hub is blurred a thousand times as much as its neighbours: its row comes from theirs, and so do their entries."""
+    rng, n = np.random.default_rng(3), 120
+    m = np.triu((rng.random((n, n)) < 0.03) * rng.uniform(0.2, 1, (n, n)), 1)
+    m[0, 1:60] = 0.01
+    m = m + m.T + np.eye(n)
+    noise = np.full(n, 1e-6)
+    noise[0] = 3e-2
+    rows = Rows(n, noise, True, coarse=True)
+    design = rng.normal(size=(n, 200))
+    rows.add(design, m @ design + noise[:, None] * rng.normal(size=(n, 200)))
+    rows.solve()
+    assert rows.solved.all() and rows.clear(np.arange(n)).tolist() == list(range(1, n))
+    mended = rows.reconciled().toarray()
+    assert np.array_equal(mended, mended.T)
+    assert np.abs(mended - m)[1:].max() < 1e-5 < np.abs(rows.matrix.toarray() - m)[0].max()
+    assert abs(mended[0, 0] - 1) < 5 * noise[0] / np.sqrt(200)
+
+
 def test_degrees_follow_from_the_leading_eigenvector_of_one_component_only():
     degree = np.array([3, 1, 2, 5, 0, 4])
     linked = degree > 0

@@ -70,7 +70,7 @@ class _Power:
         self.answers = Answers()
         self.dense: bool | None = None  # whether rows of P^k are too full, so that edges must be read without them
         self._mix: tuple[Float, Float] | None = None
-        self._shown: Float | None = None
+        self._shown = flat.shown
         self.rows = Rows(n, 1e-9, self._symmetric, coarse=flat.coarse)
 
     def run(self) -> None:
@@ -81,7 +81,7 @@ class _Power:
             self._enrich()
             while len(self.answers.z) < TRIAL:
                 self._one()
-            if mixing(self.answers, self._flat.coarse) is None:
+            if self._shown is None and mixing(self.answers, self._flat.coarse) is None:
                 return
             if self.dense is None and self._n > LARGE and self._edgewise:
                 self.dense = True  # rows of large graphs take more questions and longer
@@ -185,7 +185,7 @@ class _Power:
             return
         self._measure()
         self.rows.solve()
-        if self._shown is None and self.rows.solved.sum() > 10 * len(self._flat.directions):
+        if self._symmetric and self.rows.solved.sum() > 10 * len(self._flat.directions):
             self._refine()
 
     def _measure(self) -> None:
@@ -201,7 +201,7 @@ class _Power:
         """Fit Q again, with the rows that are solved."""
         assert self._mix is not None
         turn = self._mix[1]
-        at = np.flatnonzero(self.rows.solved)
+        at = self.rows.clear(np.flatnonzero(self.rows.solved))
         known = self.rows.matrix[at]
         left = np.concatenate([known @ z for z in self.answers.z])
         right = np.concatenate([(c @ turn)[at] for c in self.answers.change])
@@ -216,6 +216,8 @@ class _Power:
         matrix.data[matrix.data < 0] = 0.0
         size = np.sqrt((self.rows.design**2).mean())
         noise = float(np.max(self.rows.noise))
+        if self.rows.coarse and self._symmetric:
+            matrix, noise = self.rows.reconciled(), float(np.partition(self.rows.noise, -2)[-2])
         error = (24 / math.sqrt(self.rows.num_measurements) if self.rows.coarse else 50) * noise / float(size)
         if self._symmetric:
             error = max(error, float(abs(matrix - matrix.T).max()))
@@ -230,8 +232,8 @@ class _Power:
         return Seen(fitting[0] if len(fitting) == 1 else replace(fitting[0], certified=False, note=SEVERAL), matrix)
 
     def _decoded(self, matrix: Any, form: Form, error: float) -> Decoded:
-        """Where answers are coarse their error is an estimate: larger ones are tried, and nothing is certified."""
-        for more in (1, 4, 16) if self.rows.coarse else (1,):
+        """Where answers are coarse their error is an estimate: several are tried, and nothing is certified."""
+        for more in (0.05, 0.25, 1, 4, 16) if self.rows.coarse else (1,):
             got = decode(matrix.copy(), form, more * error)
             if got.consistent:
                 break

@@ -3,7 +3,8 @@
 On flat features the logits are s c W times a number per node, plus biases. Near zero biases decide which units are on;
 far out the classes part and rounded probabilities are 0 or 1. A row c with c W level over the classes has neither
 problem. Newton steps find it: move all rows alike along random directions, see what that does, undo the difference;
-then go further out and level again.
+then go further out and level again. The last of these moves also show how the answers mix the directions: all nodes
+answer alike, up to a factor per node.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def balance(flat: Flat, signal: float) -> None:
     slopes, reach = _slopes(flat, np.full(len(flat.directions), float(np.median(reach))))
     size = float(np.sqrt(sum((s**2).mean() for s in slopes)))
     flat.step = signal / max(size, 1e-300) / flat.scale
+    flat.shown = _common(flat, slopes)
 
 
 def _readable_up_to(flat: Flat) -> float:
@@ -97,4 +99,15 @@ def _undo(flat: Flat, slopes: list[Float]) -> Float:
     left = np.stack([s[seen].ravel() for s in slopes], axis=1)
     beta = np.linalg.lstsq(left, flat.base[seen].ravel(), rcond=1e-4)[0]
     out: Float = beta @ flat.directions / flat.scale
+    return out
+
+
+def _common(flat: Flat, slopes: list[Float]) -> Float:
+    """Q [directions, outputs] up to a factor: moved alike, node u answers (P^k 1)_u Q. Blurred nodes count less."""
+    seen = np.concatenate(slopes, axis=1)  # [n, directions * outputs]
+    odds = np.exp(np.column_stack([flat.base, np.zeros(len(flat.base))]))
+    sharp = odds.min(axis=1) / odds.sum(axis=1)  # rounding moves a log-ratio by a step over the smallest probability
+    best = np.linalg.svd(sharp[:, None] * seen, full_matrices=False)[2][0]
+    sign = np.sign(np.median(seen @ best))
+    out: Float = (sign * best).reshape(len(slopes), -1)
     return out

@@ -63,6 +63,7 @@ class Flat:
         self.grain: Any = None
         self._errors: list[Float] = []
         self.settle: Callable[[], None] | None = None  # what else a new flat row needs
+        self.shown: Float | None = None  # how answers mix the directions, where settling showed it
         self.redraw()
 
     def redraw(self, finer: float = 1.0) -> None:

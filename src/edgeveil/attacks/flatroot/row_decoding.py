@@ -30,6 +30,7 @@ FEW = 300  # rows that are worth a fit of their own
 ROUGH, KEPT = 6000, 40  # unsolved rows that are ranked roughly, and entries of each that are kept
 WIDEST = 300  # unknowns per row of a non-negative fit
 FILLED = 0.6  # of the measurements that pursuit may use up
+BLURRED = 8.0  # times the usual noise: such rows wait until all others are solved and tell most of them
 DOUBT = -40.0  # logarithm of the chance that another set of columns explains a row as well
 
 
@@ -109,9 +110,39 @@ class Rows:
         add = sp.csr_matrix((entries[u, v] * (size[u] * size[v]), (free[u], free[v])), shape=self.matrix.shape)
         return (self.matrix + add).tocsr()
 
+    def reconciled(self) -> sp.csr_matrix:
+        """M of mutual rows, every entry from that of its two rows which has less noise.
+
+        Hubs amplify what they answer and are blurred most: their rows are told by their neighbours', and what these
+        leave of their measurements is the diagonal.
+        """
+        entries, noise = self.matrix.tocoo(), np.broadcast_to(self.noise, self.num_nodes)
+        here, there = noise[entries.row], noise[entries.col]
+        share = np.where(here < there, 1.0, np.where(here > there, 0.0, 0.5))
+        half = sp.csr_matrix((share * entries.data, (entries.row, entries.col)), shape=self.matrix.shape)
+        both = half + half.T
+        off = (both - sp.diags(both.diagonal())).tocsr()
+        left = self.answers - off @ self.design
+        own = (left * self.design).sum(axis=1) / (self.design**2).sum(axis=1)
+        out = (off + sp.diags(own)).tocsr()
+        out.data[out.data < 0] = 0.0
+        return out
+
     @property
     def unsolved(self) -> Int:
         return np.flatnonzero(~self.solved)
+
+    @property
+    def _next(self) -> Int:
+        """Unsolved rows that it is time for: solved ones give values to others, so blurred ones come last."""
+        free = self.unsolved
+        clear = self.clear(free) if self.mutual else free
+        return clear if len(clear) else free
+
+    def clear(self, rows: Int) -> Int:
+        """Those that are not blurred much more than usual."""
+        noise = np.broadcast_to(self.noise, self.num_nodes)
+        return rows[noise[rows] <= BLURRED * np.median(noise)] if self.coarse else rows
 
     def _store(self, rows: Int, columns: list[Any], values: list[Any]) -> None:
         """Write solved rows."""
@@ -127,7 +158,7 @@ class Rows:
 
     def _pursue(self) -> None:
         """Matching pursuit over the columns that may still be there, for every unsolved row."""
-        todo = self.unsolved
+        todo = self._next
         m = self.num_measurements
         free = self.unsolved if self.mutual else np.arange(self.num_nodes)  # others are known where M is symmetric
         limit = max(1, min(m - SPARE, int(FILLED * m)))
@@ -178,18 +209,19 @@ class Rows:
 
     def _together(self, free: Int) -> bool:
         """One factorisation for all unsolved rows: they have the same unknowns where M is symmetric."""
-        known = self.matrix.T.tocsr()[free]
-        left = self.answers[free] - known @ self.design
+        todo = self._next
+        known = self.matrix.T.tocsr()[todo]
+        left = self.answers[todo] - known @ self.design
         x = np.linalg.lstsq(self.design[free].T, left.T, rcond=None)[0].T
         rest = np.linalg.norm(left - x @ self.design[free], axis=1)
-        good = np.flatnonzero(rest <= self._enough(free))
+        good = np.flatnonzero(rest <= self._enough(todo))
         columns, values = [], []
-        cut = self._cut(free, free)
+        cut = self._cut(free, todo)
         for i in good:
             keep = np.abs(x[i]) > cut[i]
             columns.append(np.r_[free[keep], known[i].indices])
             values.append(np.r_[x[i][keep], known[i].data])
-        self._store(free[good], columns, values)
+        self._store(todo[good], columns, values)
         return bool(len(good))
 
     def _fit(self) -> bool:
@@ -208,7 +240,7 @@ class Rows:
         """Solve unsolved rows one by one over the columns that may be there."""
         known = self.matrix.T.tocsr()
         rows, columns, values = [], [], []
-        for u in free:
+        for u in self._next:
             row = known[u]
             places = np.r_[free, row.indices]
             given = self.mutual and len(places) > self._room  # else fit known entries again: their errors would add up

@@ -37,10 +37,10 @@ KINDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("float32 logits", {"dtype": "float32"}, {}),
     ("float64 probabilities", {"answer": "probabilities"}, {}),
     ("probabilities, 6 decimals", {"answer": "probabilities", "decimals": 6}, {}),
-    ("probabilities, 4 decimals", {"answer": "probabilities", "decimals": 4}, {}),
+    ("probabilities, 4 decimals", {"answer": "probabilities", "decimals": 4}, {"queries": 300}),
     ("features at most 1", {}, {"limit": 1.0}),
     ("features at most 0.1", {}, {"limit": 0.1}),
-    ("features at most 1, logits, 4 decimals", {"decimals": 4}, {"limit": 1.0}),
+    ("features at most 1, logits, 4 decimals", {"decimals": 4}, {"limit": 1.0, "queries": 300}),
 )
 MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gcn", {"layers": 1}), ("gcn", {"layers": 3}), ("gcn", {"norm": "aug-rwalk"}), ("gcn", {"norm": "first-order"}),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 from test_gate import spread
 from test_report import audit, gain, row  # noqa: F401
 
@@ -128,11 +129,11 @@ def test_script_and_python_choose_alike_everywhere(data: AuditData, tmp_path: Pa
         driver.find_element(By.ID, "at-least").send_keys(Keys.END)
         assert answer.text.startswith("No release is recommended: none with ε at most")
         assert not driver.find_elements(By.CSS_SELECTOR, "tr.wanted")
-        driver.find_element(By.CSS_SELECTOR, "#needs button").click()
-        assert (
-            driver.find_element(By.CSS_SELECTOR, "tr.wanted").get_attribute("data-release")
-            == choose(known, 0, len(known["epsilons"]) - 1)[0]
+        driver.find_element(By.CSS_SELECTOR, "#needs button").click()  # the page follows a moment after the reset
+        (row,) = WebDriverWait(driver, 30, poll_frequency=0.05).until(
+            lambda d: d.find_elements(By.CSS_SELECTOR, "tr.wanted")
         )
+        assert row.get_attribute("data-release") == choose(known, 0, len(known["epsilons"]) - 1)[0]
 
 
 def test_hover_click_and_keys(data: AuditData, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -298,8 +299,16 @@ def test_many_processes_make_the_same_tables_at_once(cluster: Cluster, ledger: L
     others = [Database(cluster.url) for _ in range(6)]
     for other in others:
         other.check_writable()
-    for attempt in range(8):
-        race(lambda i, n=attempt: others[i].make_tables(f"CREATE TABLE IF NOT EXISTS fresh{n} (id INT PRIMARY KEY)"), 6)
+    made: list[str] = []
+
+    def client(i: int, table: str) -> None:
+        others[i].make_tables(f"CREATE TABLE IF NOT EXISTS {table} (id INT PRIMARY KEY)")
+        made.append(table)
+
+    tables = [f"fresh{n}" for n in range(8)]
+    for table in tables:
+        race(partial(client, table=table), 6)
+    assert sorted(made) == sorted(6 * tables)
     for other in others:
         other.close()
 

@@ -272,8 +272,7 @@ def page(rows: Sequence[Row]) -> tuple[str, str | None]:
     parts.append(
         "Percent of the true edges among 500 attacked nodes that the strongest attack finds which fits the release (it is "
         "named), when it names as many pairs as there are edges; first seed. Compare with `feature-graph`: what features "
-        "alone give away. `veil-counts` often keeps evidence in place of counts; on Amazon Photo it was measured before "
-        "`count-inference` read it.\n"
+        "alone give away.\n"
     )
     parts += leakage(rows, graphs)
     return "\n".join(parts).rstrip() + "\n", drawn
